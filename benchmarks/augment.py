@@ -80,7 +80,7 @@ def peak_bytes(call: Callable[[], Tensor], device: str) -> int | None:
 
 def measure(recipe: str, side: int, n: int, device: str, repeats: int) -> dict[str, Any]:
     images = torch.randint(0, 256, (n, 3, side, side), dtype=torch.uint8, device=device)
-    rng, steps = BatchRng.seeded(0, n, device), kornia_steps(recipe, side)
+    rng, steps = BatchRng.from_seed(0, n, device), kornia_steps(recipe, side)
     calls = {"labelwise": lambda: OURS[recipe](images, rng), "kornia": lambda: steps(as_float(images))}
     for call in calls.values():
         for _ in range(3):

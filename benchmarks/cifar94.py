@@ -24,14 +24,14 @@ import torch
 
 import labelwise as lw
 from labelwise.api import open_on
-from labelwise.fitting.division import set_aside
+from labelwise.fitting.division import split_rows
 from labelwise.images.dataset import Split
 from labelwise.methods import METHODS
 from labelwise.methods.shared.linear import EncoderModel
 from labelwise.support.settings import override
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.model import LabelModel
+from labelwise.train.train_data import TensorSplit, TrainData
 
 SETTINGS = {
     "epochs": "13",
@@ -109,7 +109,7 @@ def main() -> None:
 def trials(methods: list[str]) -> Iterator[dict[str, Any]]:
     """Yield what each choice of settings gives on pictures that are set aside."""
     whole = lw.data.load("cifar10")
-    kept, held = set_aside(whole.split("train"), whole.split("train").strata, 0.1, 0)
+    kept, held = split_rows(whole.split("train"), whole.split("train").strata, 0.1, 0)
     data = TrainData(train=TensorSplit.of(kept), val=TensorSplit.of(held), labels=whole.labels)
     for method in methods:
         for changes in TRIALS:

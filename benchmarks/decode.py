@@ -20,10 +20,10 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from labelwise.images.stored import FileImages
+from labelwise.images.file_images import FileImages
 from labelwise.train.batches import Shard, ShuffledBatches
-from labelwise.train.data import TensorSplit
 from labelwise.train.pixels import pixels
+from labelwise.train.train_data import TensorSplit
 
 
 class Plain(Dataset[Tensor]):

@@ -107,7 +107,7 @@ def other_work(files: list[Path], contents: list[bytes], rounds: int) -> dict[st
     """Return what else a first run does with each photo, and the whole as the library does it."""
     from labelwise.encoders.registry import open_encoder
     from labelwise.images.decode.decoding import Frame, check_header
-    from labelwise.images.stored import decode
+    from labelwise.images.file_images import decode
 
     frame, paths = Frame(SIDE, SIDE, 3), dict(zip(contents, files, strict=True))
     encoder = open_encoder()

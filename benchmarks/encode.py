@@ -21,9 +21,9 @@ import numpy as np
 from labelwise.encoders.encode import encode
 from labelwise.encoders.onnx import onnxruntime
 from labelwise.encoders.registry import open_encoder
+from labelwise.images.file_images import FileImages
 from labelwise.images.images import ArrayImages
 from labelwise.images.sources.paths import list_images
-from labelwise.images.stored import FileImages
 
 BATCH = 16
 

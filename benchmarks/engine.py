@@ -29,13 +29,13 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Indicator, Softmax
 from labelwise.train import loop
 from labelwise.train.augment import Augment
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.pretraining import Pretrain
-from labelwise.train.progress import Bar
+from labelwise.train.progress_bar import Bar
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TensorSplit, TrainData
 
 DEVICE = torch.device("cuda", 0)
 NETWORK = Encoder(backbone="resnet18")

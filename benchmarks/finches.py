@@ -19,7 +19,7 @@ import torch
 from labelwise.api import teach
 from labelwise.data import digits, finches
 from labelwise.demo import without
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.fitting.fit import fit

@@ -27,7 +27,7 @@ from labelwise.methods import ImageMethod, Indicator, Softmax
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.methods.indicator.negatives import sample_uniformly
 from labelwise.train.batches import Batch, Shard
-from labelwise.train.data import TensorSplit, TrainData
+from labelwise.train.train_data import TensorSplit, TrainData
 
 
 @dataclass(frozen=True, kw_only=True)

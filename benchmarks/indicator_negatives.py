@@ -27,9 +27,9 @@ from labelwise.methods import Encoder, ImageMethod, Indicator, Softmax
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.methods.indicator.negatives import sample_wrong_labels
 from labelwise.train.batches import Batch
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
+from labelwise.train.train_data import TensorSplit, TrainData
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,12 +22,12 @@ from labelwise.core.balance import BalanceCurve, balance_curve, best_of_all, see
 from labelwise.data import load
 from labelwise.fitting.zero_shot import plan_runs
 from labelwise.methods import Izf
-from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians, kernel, variances
+from labelwise.methods.izf.gaussian import GRID, PLAIN, Gaussians, GaussianSettings, kernel, variances
 from labelwise.methods.izf.model import FlowModel
 from labelwise.methods.shared.zero_shot import label_folds
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
+from labelwise.train.train_data import TrainData
 from labelwise_papers.reproduce.pictures import interval
 
 SETS = {"CUB, attributes": "cub", "CUB, sentence vectors": "cub/sentences", "Flowers, sentence vectors": "flo"}
@@ -36,7 +36,7 @@ SHRINKS = (1.0, 3.0)  # of the grid; the others are seldom chosen
 KINDS = ("two shares", "two shares, no gap", "inside", "inside, no gap")
 DOCS = Path(__file__).parents[1] / "docs"
 FILE = DOCS / "results" / "measured" / "izf_shares.json"
-Curves = dict[str, dict[Choice, BalanceCurve]]
+Curves = dict[str, dict[GaussianSettings, BalanceCurve]]
 
 
 class LeftOut(NamedTuple):
@@ -81,8 +81,8 @@ def alone(products: Tensor) -> Tensor:
 
 
 def inside(
-    solved: Gaussians, images: Tensor, vectors: Tensor, grid: tuple[Choice, ...], share: float = 1.0
-) -> Iterator[tuple[Choice, Tensor]]:
+    solved: Gaussians, images: Tensor, vectors: Tensor, grid: tuple[GaussianSettings, ...], share: float = 1.0
+) -> Iterator[tuple[GaussianSettings, Tensor]]:
     """Yield what ``Gaussians.scores`` does where the error inside the span, or a share of it, is taken off and nothing added."""
     rotated, k = (images.double() - solved.mean) @ solved.axes, len(solved.vectors)
     for shrink in dict.fromkeys(one.shrink for one in grid):
@@ -107,7 +107,7 @@ class Fold:
         self.seen = torch.arange(len(data.known)) < self.k
         self.gaussians = Gaussians.of(data.train.images, data.train.targets, torch.zeros(self.k, 1))
 
-    def prepared(self, choice: Choice) -> tuple[Gaussians, Tensor]:
+    def prepared(self, choice: GaussianSettings) -> tuple[Gaussians, Tensor]:
         """Return what is known of the trained labels, and the vectors of all, as a choice prepares them."""
         self.model.fit_vectors(self.data.labels, choice, None)
         vectors = self.model.vectors(self.data.known).double()
@@ -117,7 +117,7 @@ class Fold:
         """Return the accuracies for every gap, in units of the spread of scores."""
         return balance_curve(scores / seen_spread(scores, self.seen), self.data.val.targets, self.seen)
 
-    def curves(self, grid: tuple[Choice, ...]) -> Curves:
+    def curves(self, grid: tuple[GaussianSettings, ...]) -> Curves:
         """Return the curves of both closed forms for every choice."""
         found: Curves = {"two shares": {}, "inside": {}}
         for prepared in dict.fromkeys(one[-2:] for one in grid):
@@ -129,13 +129,13 @@ class Fold:
                 }
         return found
 
-    def shares(self, choice: Choice) -> list[BalanceCurve]:
+    def shares(self, choice: GaussianSettings) -> list[BalanceCurve]:
         """Return the curves where shares of the error inside the span are taken off."""
         solved, vectors = self.prepared(choice)
         some = (inside(solved, self.data.val.images, vectors, (choice,), share) for share in SHARES)
         return [self.curve(scores) for each in some for _, scores in each]
 
-    def errors(self, choice: Choice) -> list[float]:
+    def errors(self, choice: GaussianSettings) -> list[float]:
         """Return the mean squared errors of predicted means, of labels left out and of labels held out: whole, and inside the span.
 
         The mean of a held-out label is that of its images; how it scatters is a part of all four.
@@ -179,7 +179,7 @@ def harmonic(curve: BalanceCurve, gap: float) -> float:
     return 100 * 2 * unseen * seen / (unseen + seen)
 
 
-def compared(folds: list[dict[Choice, BalanceCurve]]) -> tuple[list[float], list[float]]:
+def compared(folds: list[dict[GaussianSettings, BalanceCurve]]) -> tuple[list[float], list[float]]:
     """Return H of each fold, with the gap and without any, where settings and gap are those best for the other folds."""
     with_gap, without = [], []
     for i, own in enumerate(folds):

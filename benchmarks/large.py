@@ -28,7 +28,7 @@ from rich.table import Table
 from torch import Tensor
 
 import labelwise as lw
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.test_set import select_test_set
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels

@@ -19,10 +19,10 @@ from labelwise.methods.shared.image_method import ImageMethod
 from labelwise.methods.shared.linear import Encoder, LinearModel
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch, GroupedBatches
-from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import segment_mean
+from labelwise.train.train_data import TrainData
 
 LossName = Literal["multi-similarity", "proxy-anchor", "triplet"]
 Rule = Literal["nearest mean", "cosine"]

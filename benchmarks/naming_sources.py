@@ -17,7 +17,7 @@ from labelwise.methods.zero_label.assignment import (
     improve,
     matching_scores,
     random_matchings,
-    standardised,
+    standardise,
 )
 from labelwise.methods.zero_label.kinds import looks_fit
 from labelwise.methods.zero_label.label_prior import centred_cosines, label_similarity
@@ -55,7 +55,7 @@ def likeness_rows(clusters: Array, texts: dict[str, Array]) -> Iterator[Row]:
     for name, own in alike.items():
         tables[name], _ = matched(clusters, own)
         yield f"likeness: {name}", right(best_matching(tables[name]))
-    together = np.stack([standardised(alike[name]) for name in TOGETHER]).sum(0)
+    together = np.stack([standardise(alike[name]) for name in TOGETHER]).sum(0)
     table, single = matched(clusters, together)
     yield "likeness: five together", right(best_matching(table))
     yield "likeness: five together, best matching alone", right(single)
@@ -82,7 +82,7 @@ def likenesses(texts: dict[str, Array]) -> dict[str, Array]:
 
 def without_hubs(alike: Array) -> tuple[Array, Array]:
     """Return likeness ``[k, k]`` less that of either side to its nearest others, and how much of a hub each is, around the mean ``[k]``."""
-    plain = standardised(alike)
+    plain = standardise(alike)
     hub = np.sort(np.where(np.eye(K, dtype=bool), -np.inf, plain), axis=1)[:, -NEAREST:].mean(1)
     return 2 * plain - hub[:, None] - hub, hub - hub.mean()
 
@@ -97,9 +97,9 @@ def spread_rows(spread: Array, texts: dict[str, Array]) -> Iterator[Row]:
 
 def simulated_rows(clusters: Array, generator: torch.Generator) -> Iterator[Row]:
     """Yield how many names are right where label likeness is that of clusters, blurred to a correlation."""
-    noise = standardised(torch.randn(K, K, generator=generator, dtype=torch.float64).numpy())
+    noise = standardise(torch.randn(K, K, generator=generator, dtype=torch.float64).numpy())
     for share in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95):
-        table, _ = matched(clusters, share * standardised(clusters) + (1 - share**2) ** 0.5 * noise)
+        table, _ = matched(clusters, share * standardise(clusters) + (1 - share**2) ** 0.5 * noise)
         yield f"simulated likeness, correlation {share}", right(best_matching(table))
 
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
+from labelwise.methods.prototype.learned_similarity import Similarity, SimilaritySettings
 
 PIECE = {"cpu": 2**22, "cuda": 2**27}  # numbers of concatenated pairs at a time; fewer or more are slower or no faster
 WAYS = ("factorised", "concatenated")

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.images.describe.words import packaged_vectors
-from labelwise.methods.clarel.retrieval import retrieval_loss
+from labelwise.methods.clarel.caption_retrieval import retrieval_loss
 from labelwise.methods.clarel.text import SentenceEncoder
 from labelwise.methods.clarel.tokens import Instance, Tokens, tokenise, word_table
 from labelwise.train.tensors import segment_mean

@@ -72,8 +72,8 @@ def peak() -> int:
 
 def measure(file: Path) -> None:
     """Read a file in this process and print what it cost."""
+    from labelwise.images.sources.image_tables import table
     from labelwise.images.sources.packs import features
-    from labelwise.images.sources.tables import table
 
     if file.suffix == ".parquet":
         import_module("pyarrow.parquet")

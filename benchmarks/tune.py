@@ -136,7 +136,7 @@ def loop(
         for group in optimizer.param_groups:
             group["lr"] = rate * factor
         rows = torch.randint(len(images[0]), (BATCH,), generator=generator).to(device)
-        batch = augment(images[0][rows].float() / 255, BatchRng.seeded(mix(seed, steps), BATCH, device))
+        batch = augment(images[0][rows].float() / 255, BatchRng.from_seed(mix(seed, steps), BATCH, device))
         batch = batch.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             loss = cross_entropy(layer(encoder(batch)), targets[0][rows], label_smoothing=SMOOTHING)

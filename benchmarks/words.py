@@ -26,9 +26,9 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.minilm import minilm
 from labelwise.methods.discriminant.fit import fit_discriminant, with_second_opinion
 from labelwise.methods.words.head import WordsHead
-from labelwise.methods.words.joined import WordsAndImagesFit
 from labelwise.methods.words.sharpening import sharpen
 from labelwise.methods.words.vocabulary import Vocabulary, default_vocabulary, sentence
+from labelwise.methods.words.words_and_images import WordsAndImagesFit
 
 Array = np.ndarray[Any, Any]
 TRAIN = ("tin", "cub", "flowers", "cifar100")  # of the map; a fifth of the labels of each is left out in turn
@@ -82,7 +82,7 @@ def by_map(photos: Photos, map_: Map) -> Reading:
     empty = Vocabulary(
         names=(), vectors=np.zeros((0, 1)), rows=np.zeros((0, width + 1)), scale="unit", gain=SCALE, bias=BIAS
     )
-    rows = empty.scored(map_.texts(photos.names))
+    rows = empty.score(map_.texts(photos.names))
     head = WordsHead(labels=labels_of(photos), rows=rows, vocabulary=empty)
     return Reading(features, photos.labels, head, head.score(features, rows), 1.0)
 

@@ -71,7 +71,7 @@ def bind_model(model: LabelModel, labels: Labels, method: Method | None = None) 
     if type(model).export_head is LabelModel.export_head:
         return bind(head_of(model), Flat(model.spec.shape), labels)
     record = None if method is None else MethodRecord.of(method)
-    return changed(Trained.of(model).bound(labels), method=record, training=training_state(model))
+    return changed(Trained.of(model).bind(labels), method=record, training=training_state(model))
 
 
 def model_of(classifier: Classifier) -> Any:

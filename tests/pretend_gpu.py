@@ -139,7 +139,7 @@ class _Generator(torch._C.Generator):
 def pretend_gpu() -> Iterator[None]:
     """While open, PyTorch seems to have a GPU; steps of training, and iterations of transport, are taken as they stand."""
     from labelwise.methods.zero_label import sinkhorn
-    from labelwise.train import engine
+    from labelwise.train import step_engine
     from labelwise.train.networks import torch_encoder
 
     make, take = torch.tensor, torch.as_tensor
@@ -165,7 +165,7 @@ def pretend_gpu() -> Iterator[None]:
         stack.enter_context(patch.object(Tensor, "cuda", lambda x, *_, **__: x.to(GPU)))
         stack.enter_context(patch.object(Tensor, "pin_memory", lambda self, *_: self))
         stack.enter_context(patch.object(Tensor, "record_stream", lambda *_: None))
-        stack.enter_context(patch.object(engine.Engine, "prepare", lambda _, step, *__: step))
+        stack.enter_context(patch.object(step_engine.StepEngine, "prepare", lambda _, step, *__: step))
         stack.enter_context(patch.object(sinkhorn, "_run", sinkhorn._rounds))
         stack.enter_context(patch.object(torch_encoder, "_Replayed", lambda backbone: backbone))
         before = torch.__future__.get_swap_module_params_on_conversion()

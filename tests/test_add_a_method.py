@@ -11,7 +11,7 @@ from labelwise.core.checks import CHECKS, Subject
 from labelwise.core.classifier import UNKNOWN, Classifier, MethodRecord
 from labelwise.core.head import can
 from labelwise.core.saved_parts import HEADS
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.images.dataset import Dataset
 from labelwise.methods import METHODS, Encoder

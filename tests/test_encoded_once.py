@@ -13,7 +13,7 @@ import labelwise as lw
 from labelwise.cli import imagine as imagine_verb
 from labelwise.core.arrays import Array
 from labelwise.core.classifier import Classifier
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.episodes import EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel

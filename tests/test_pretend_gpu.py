@@ -13,7 +13,7 @@ from labelwise.evaluation.evaluation import Evaluation
 from labelwise.methods import Encoder, Indicator
 from labelwise.train.loop import train
 from labelwise.train.method import Run
-from labelwise.train.step import WARM, Step
+from labelwise.train.step import WARM, TrainingStep
 from labelwise_papers.analyses.answers import answer_calibration, yes_rates
 from tests import pretend_gpu
 from tests.pretend_gpu import OnGpu
@@ -38,7 +38,12 @@ def test_a_step_that_is_recorded_waits_for_nothing(name: str, monkeypatch: pytes
     """What crosses between processor and GPU in a step makes it wait, and a recording of it fail; the first steps may, which fill caches."""
     data, method = CASES[name]()
     few = range(WARM * 16)
-    data, waits, descend, run = replace(data, train=data.train.select(few)), list[str](), Step.descend, pretend_gpu._run
+    data, waits, descend, run = (
+        replace(data, train=data.train.select(few)),
+        list[str](),
+        TrainingStep.descend,
+        pretend_gpu._run,
+    )
     taken = 0
 
     def watched(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -53,7 +58,7 @@ def test_a_step_that_is_recorded_waits_for_nothing(name: str, monkeypatch: pytes
             waits.append(words)
         return run(func, args, kwargs)
 
-    def step(self: Step, *args: Any, **kwargs: Any) -> Any:
+    def step(self: TrainingStep, *args: Any, **kwargs: Any) -> Any:
         nonlocal taken
         taken += 1
         monkeypatch.setattr(pretend_gpu, "_run", watched if taken >= WARM else run)
@@ -62,7 +67,7 @@ def test_a_step_that_is_recorded_waits_for_nothing(name: str, monkeypatch: pytes
         finally:
             monkeypatch.setattr(pretend_gpu, "_run", run)
 
-    monkeypatch.setattr(Step, "descend", step)
+    monkeypatch.setattr(TrainingStep, "descend", step)
     with pretend_gpu.pretend_gpu():
         train(replace(method, epochs=1, batch=16), data, Run(device="cuda"))  # type: ignore[call-arg]
     assert taken >= WARM

@@ -13,7 +13,7 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.load import load
 from labelwise.core.store import save
 from labelwise.encoders.registry import is_installed
-from labelwise.images.stored import FileImages
+from labelwise.images.file_images import FileImages
 from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
 from labelwise.methods import Discriminant
@@ -123,7 +123,7 @@ def over_http(folder: Path, files: list[Path], count: int) -> dict[str, dict[str
 def by_job(folder: Path, files: list[Path], count: int, out: Path) -> dict[str, dict[str, float]]:
     """Return the probabilities of a job of two processes, each image in a block of its own."""
     dataset = pytest.importorskip("pyarrow.dataset")
-    job = Job(question="classify", model=str(folder), images=FileImages(files), out=str(out), size=1, top=count)
+    job = Job(question="classify", model=str(folder), images=FileImages(files), folder=str(out), size=1, top=count)
     job.begin()
     run_here(job, 2, lambda _: None)
-    return {Path(row["file"]).name: tops(row["top"]) for row in dataset.dataset(job.out).to_table().to_pylist()}
+    return {Path(row["file"]).name: tops(row["top"]) for row in dataset.dataset(job.folder).to_table().to_pylist()}

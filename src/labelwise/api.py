@@ -1,4 +1,4 @@
-"""The tasks as a person calls them: a classifier and images in, answers out. Each encodes an image once."""
+"""Tasks as functions of a classifier and images. Each encodes an image once."""
 
 import os
 import warnings
@@ -36,7 +36,7 @@ from labelwise.tasks.similarity import By
 
 
 def open_on(folder: str | Path, device: str = "auto") -> Classifier:
-    """Return a saved classifier that encodes on this device: auto and cpu need no torch, cuda runs the model that was trained."""
+    """Load a saved classifier for a device: auto and cpu need no torch, cuda runs the trained model."""
     classifier = load(folder)
     if device in ("auto", "cpu"):
         return classifier
@@ -53,22 +53,24 @@ def classify(
     coverage: float | None = None,
     max_error: float | None = None,
 ) -> list[classify_task.Prediction]:
-    """Classify images: return label or "unknown", with the ``top`` labels and their probabilities; see ``tasks.classify``."""
+    """Return the label of each image or "unknown", with the ``top`` labels and their probabilities; see ``tasks.classify``."""
     return classify_task.classify(classifier.scores(images), top=top, coverage=coverage, max_error=max_error)
 
 
 def restrict(classifier: Classifier, occurring: str | Path | Mapping[str, float] | Sequence[str]) -> Classifier:
-    """Return the classifier that answers with some labels only: names, shares by name, or the file of a list; see ``tasks.occurring``."""
+    """Return the classifier with some labels only: names, shares by name, or a file; see ``tasks.occurring``."""
     if isinstance(occurring, str | Path):
         return occurring_task.restrict(classifier, occurring_task.read_occurring(occurring, classifier))
-    stated = isinstance(occurring, Mapping)
+    has_shares = isinstance(occurring, Mapping)
     shares = occurring if isinstance(occurring, Mapping) else dict.fromkeys(occurring, 1.0)
-    allowed = {classifier.labels.meant(name): float(share) for name, share in shares.items() if share > 0}
-    return occurring_task.restrict(classifier, occurring_task.Occurring(shares=allowed, stated=stated, others=()))
+    label_shares = {classifier.labels.meant(name): float(share) for name, share in shares.items() if share > 0}
+    return occurring_task.restrict(
+        classifier, occurring_task.Occurring(shares=label_shares, has_shares=has_shares, unknown_names=())
+    )
 
 
 def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> list[list[str]]:
-    """Group images that look alike: the largest group first, and the most typical image of a group first.
+    """Group similar images: largest group first, and most typical image of each group first.
 
     Needs no label. Unreadable images are skipped with a warning.
 
@@ -77,8 +79,8 @@ def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> lis
         count: the number of groups; None chooses it.
         seed: the random seed.
     """
-    found = as_images(images)
-    features = encode(open_encoder(encoder_name(len(found))), found)
+    image_set = as_images(images)
+    features = encode(open_encoder(encoder_name(len(image_set))), image_set)
     for line in skipped_lines(features.skipped):
         warnings.warn(f"Skipped {line}", LabelwiseWarning, stacklevel=2)
     if len(features.ids) < 2:
@@ -90,12 +92,12 @@ def group(images: ImagesLike, count: int | None = None, *, seed: int = 0) -> lis
 def ask(
     classifier: Classifier, images: ImagesLike, label: str | None = None, *, text: str | None = None
 ) -> list[ask_task.Answer]:
-    """Answer for each image whether it shows ``label``, or what a sentence says if the model reads sentences."""
+    """Answer for each image whether it shows ``label``, or whether a sentence fits, if the model reads sentences."""
     if (label is None) == (text is None):
         raise UsageError("Ask about either a label or a sentence (text=).")
-    asked = classifier if text is None else ask_task.check_text(classifier, text)
-    name = ask_task.DRAFT if label is None else asked.labels.meant(label)
-    return [replace(one, label=text or name) for one in ask_task.ask(asked.scores(images), name)]
+    model = classifier if text is None else ask_task.check_text(classifier, text)
+    name = ask_task.DRAFT if label is None else model.labels.meant(label)
+    return [replace(answer, label=text or name) for answer in ask_task.ask(model.scores(images), name)]
 
 
 def outliers(classifier: Classifier, images: ImagesLike) -> list[outliers_task.Outlier]:
@@ -106,7 +108,7 @@ def outliers(classifier: Classifier, images: ImagesLike) -> list[outliers_task.O
 def explain(
     classifier: Classifier, image: ImagesLike, label: str | None = None, *, against: str | None = None
 ) -> explain_task.Explanation:
-    """Return the heat map of an image for a label (None: the best label), optionally in contrast to ``against``."""
+    """Return the heat map of an image for a label, by default the best one, optionally in contrast to another."""
     return explain_task.explain(classifier.scores(image), label, against)
 
 
@@ -159,7 +161,7 @@ def retrieve_by_text(
     *,
     where: str | None = None,
 ) -> list[retrieve_task.Match]:
-    """Return the k images of a gallery that a sentence fits best; see ``tasks.retrieve``."""
+    """Return the k gallery images that fit a sentence best; see ``tasks.retrieve``."""
     return retrieve_task.retrieve_by_text(classifier, text, _as_gallery(classifier, gallery), k, where=where)
 
 
@@ -179,7 +181,7 @@ def teach(
     vector: teach_task.Vector | None = None,
     parent: str | None = None,
 ) -> Classifier:
-    """Return the classifier with one more label, or with more examples of a known one; see ``tasks.teach``."""
+    """Return the classifier with one more label, or with more examples of an existing one; see ``tasks.teach``."""
     if not isinstance(name, str):
         raise UsageError(f'The name of a label is text; given {type(name).__name__}. Try teach("owl", images).')
     if os.sep in name and Path(name).exists():

@@ -1,4 +1,4 @@
-"""What a person types in Python: ``lw.fit``, ``lw.load``, and a classifier with the verbs as methods. Each calls the functions of ``api``."""
+"""``lw.fit``, ``lw.load`` and a classifier with the verbs as methods. Each calls the functions of ``api``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -70,7 +70,7 @@ class Classifier(core.Classifier):
     def classify(
         self, images: ImagesLike, *, top: int = 5, coverage: float | None = None, max_error: float | None = None
     ) -> list[Prediction]:
-        """Return what each image is: its label or "unknown".
+        """Return the label of each image, or "unknown".
 
         With ``coverage=0.9``, each lists the labels that hold the right one at this rate. With ``max_error=0.05``, at most this share of
         images gets a wrong answer: the others get a label, a parent of labels, or "unsure".
@@ -78,15 +78,15 @@ class Classifier(core.Classifier):
         return api.classify(self, images, top=top, coverage=coverage, max_error=max_error)
 
     def restrict(self, occurring: str | Path | Mapping[str, float] | Sequence[str]) -> Self:
-        """Return the classifier that answers with some labels only: names, shares by name, or the file of a list."""
+        """Return the classifier with some labels only: names, shares by name, or a file."""
         return type(self).of(api.restrict(self, occurring))
 
     def ask(self, images: ImagesLike, label: str | None = None, *, text: str | None = None) -> list[Answer]:
-        """Answer for each image whether it shows ``label``, or what a sentence says."""
+        """Answer for each image whether it shows ``label``, or whether a sentence fits."""
         return api.ask(self, images, label, text=text)
 
     def explain(self, image: ImagesLike, label: str | None = None, *, against: str | None = None) -> Explanation:
-        """Return the heat map of an image for a label (by default the best one), optionally in contrast to another."""
+        """Return the heat map of an image for a label, by default the best one, optionally in contrast to another."""
         return api.explain(self, image, label, against=against)
 
     def outliers(self, images: ImagesLike) -> list[Outlier]:
@@ -104,7 +104,7 @@ class Classifier(core.Classifier):
         return api.retrieve(self, query, gallery, k, by=by)
 
     def retrieve_by_text(self, text: str, gallery: Gallery | StoredGallery | ImagesLike, k: int = 5) -> list[Match]:
-        """Return the k images of a gallery that a sentence fits best, best first."""
+        """Return the k gallery images that fit a sentence best, best first."""
         return api.retrieve_by_text(self, text, gallery, k)
 
     def teach(
@@ -131,7 +131,7 @@ class Classifier(core.Classifier):
         store.save(self, path, overwrite=overwrite)
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> "Exported":
-        """Write one ONNX file (``.onnx``), or a folder with programs in Python and JavaScript that run without labelwise."""
+        """Write one ONNX file (``.onnx``), or a folder with Python and JavaScript programs that run without labelwise."""
         from labelwise.core.export_folder import export_to
 
         return export_to(self, path, overwrite=overwrite)
@@ -145,14 +145,14 @@ class Classifier(core.Classifier):
         onnx: bool = False,
         token: str | None = None,
     ) -> str:
-        """Send the classifier and its model card to ``user/name`` on the hub; return the address for ``load``."""
+        """Upload the classifier and its model card as ``user/name``; return the address for ``load``."""
         from labelwise.reporting.publish import publish
 
         return publish(self, repository, card, private=private, onnx=onnx, token=token).address
 
 
 def load(path: str | Path) -> Classifier:
-    """Load a saved classifier: a folder, or ``hf://user/name[@revision]`` on the hub; needs no torch."""
+    """Load a classifier from a folder, or from ``hf://user/name[@revision]`` on the hub; needs no torch."""
     return Classifier.of(saved.load(saved_folder(path)))
 
 
@@ -205,7 +205,7 @@ def _with_test(data: Dataset, share: float | None, seed: int) -> Dataset:
 def _fit_words(
     data: Any, method: str | Method | None, names: tuple[str, ...], run: Run, settings: Mapping[str, Any]
 ) -> Classifier:
-    """Return the classifier of labels that are names, of images without labels."""
+    """Fit a classifier to label names and unlabelled images."""
     if method not in (None, "auto", "words"):
         raise UsageError("With names, images have no label: leave method out, or give images and their labels.")
     images = as_images(data)
@@ -215,14 +215,14 @@ def _fit_words(
 
 
 def merge(classifiers: Sequence[core.Classifier], *, seed: int = 0) -> Classifier:
-    """Return one classifier with the labels of several of the same encoder, fitted to the features they store; see ``fitting.merge``."""
+    """Merge classifiers of the same encoder into one with all labels, fitted to their stored features; see ``fitting.merge``."""
     from labelwise.fitting.merge import merge as run
 
     return Classifier.of(run(classifiers, seed=seed))
 
 
 def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":
-    """Return images whose label looks wrong, and duplicates; see ``fitting.suspects``.
+    """Return images with suspicious labels, and duplicates; see ``fitting.suspects``.
 
     >>> [one.file for one in lw.suspects(data) if one.doubtful]
     []
@@ -238,7 +238,7 @@ def suspects(data: Any, *, likeness: float | None = None) -> "list[Suspect]":
 
 
 def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dataset:
-    """Return a data set from a path, a name, images and labels, a data set, or an object of the package ``datasets``."""
+    """Load a data set from a path, a name, images and labels, a data set, or an object of ``datasets``."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
@@ -265,10 +265,12 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
 
 
 def rows_of(labels: Any) -> Rows:
-    """Return the rows of images with these labels: one name or number each, or the names of all that are true."""
-    several = isinstance(labels, Sequence) and all(isinstance(each, list | tuple | set | frozenset) for each in labels)
-    if several and all(isinstance(name, str) for each in labels for name in each):
-        return named_rows([None] * len(labels), [tuple(each) for each in labels])
+    """Return image rows with these labels: one name or number per image, or all true names."""
+    several = isinstance(labels, Sequence) and all(
+        isinstance(entry, list | tuple | set | frozenset) for entry in labels
+    )
+    if several and all(isinstance(name, str) for entry in labels for name in entry):
+        return named_rows([None] * len(labels), [tuple(entry) for entry in labels])
     values = as_labels(labels)
     if values.dtype.kind == "b":
         raise UsageError(
@@ -278,7 +280,7 @@ def rows_of(labels: Any) -> Rows:
 
 
 def _texts(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return settings as the shell gives them: texts under dotted keys."""
+    """Return settings in the form of the shell: texts under dotted keys."""
     texts: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from labelwise.images.sets.digits import digits as digits
     from labelwise.images.sets.finches import finches as finches
     from labelwise.images.sharding import write_shards as write_shards
-    from labelwise.images.sources.arrays import arrays as arrays
+    from labelwise.images.sources.array_data import arrays as arrays
     from labelwise.images.sources.folders import folder as folder
+    from labelwise.images.sources.image_tables import table as table
     from labelwise.images.sources.packs import features as features
     from labelwise.images.sources.packs import pack as pack
     from labelwise.images.sources.shards import shards as shards
-    from labelwise.images.sources.tables import table as table
     from labelwise.images.sources.videos import frames as frames
     from labelwise.images.split.divide import divide as divide
     from labelwise.images.split.divide import group_by as group_by
     from labelwise.images.split.divide import pool as pool
     from labelwise.images.split.divide import resplit as resplit
-    from labelwise.images.split.files import apply_split as apply_split
-    from labelwise.images.split.files import write_split as write_split
     from labelwise.images.split.leaks import check_leaks as check_leaks
     from labelwise.images.split.leaks import near_duplicates as near_duplicates
     from labelwise.images.split.leaks import refuse_leaks as refuse_leaks
+    from labelwise.images.split.split_files import apply_split as apply_split
+    from labelwise.images.split.split_files import write_split as write_split
     from labelwise.train.augment import Augment as Augment
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

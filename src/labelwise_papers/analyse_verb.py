@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_model
-from labelwise.cli.options import Model, SplitName, shared
+from labelwise.cli.options import Model, SplitName, shared_options
 from labelwise.cli.output import PLOTS, Bar, note, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 
@@ -99,8 +99,12 @@ def analyse(  # noqa: PLR0913 - the options of the verb
         figures, table, draw = _neighbours(classifier)
     else:
         dataset = open_data_for(classifier, data)
-        part = select_test_set(classifier, dataset, split or _usual_split(what, dataset)).draw(limit, shared().seed)
-        figures, table, draw = ANALYSES[what](Asked(classifier, dataset, part, limit, shared().seed, projection))
+        part = select_test_set(classifier, dataset, split or _usual_split(what, dataset)).draw(
+            limit, shared_options().seed
+        )
+        figures, table, draw = ANALYSES[what](
+            Asked(classifier, dataset, part, limit, shared_options().seed, projection)
+        )
     warn_leaked(figures.get("leaked", 0), ADVICE)
     about = {"model": str(model), "data": data, "what": what, "split": part and part.name}
     document = about | {"measured": part and part.figures()} | figures

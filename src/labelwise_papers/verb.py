@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from labelwise.cli.options import Data, EncoderName, Workers, shared
-from labelwise.cli.output import out, styled
+from labelwise.cli.options import Data, EncoderName, Workers, shared_options
+from labelwise.cli.output import stdout, styled
 from labelwise.support.errors import LabelwiseError, UsageError
 
 Benchmark = Annotated[str, Argument(help="The name of a benchmark.")]
@@ -39,7 +39,7 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     from labelwise_papers.reproduce.running import Place
 
     choice = Choice(data=tuple(only or ()), methods=tuple(method or ()), seeds=seeds, quick=quick)
-    place = Place(out=folder or Path("results"), root=shared().root, device=shared().device)
+    place = Place(out=folder or Path("results"), root=shared_options().root, device=shared_options().device)
     if list_:
         list_recipes(name, place, choice)
         return
@@ -53,7 +53,9 @@ def reproduce(  # noqa: PLR0913 - the options of the verb
     with TemporaryDirectory() as passing:
         place = replace(place, out=Path(passing)) if quick and folder is None else place
         failures = (
-            [] if table or markdown else run_recipes(recipes, place, choice, (shared().workers or Workers()).count or 1)
+            []
+            if table or markdown
+            else run_recipes(recipes, place, choice, (shared_options().workers or Workers()).count or 1)
         )
         print_tables(recipes, place, choice, markdown)
     if failures:
@@ -64,7 +66,7 @@ def where(name: Benchmark) -> None:
     """Show where to download a benchmark, and its licence."""
     from labelwise_papers.benchmarks import where as run
 
-    print(run(name, shared().root))
+    print(run(name, shared_options().root))
 
 
 def get(name: Benchmark) -> None:
@@ -72,12 +74,12 @@ def get(name: Benchmark) -> None:
     from labelwise_papers.benchmarks import data_root, download, find_entry
     from labelwise_papers.benchmarks import where as words
 
-    root = shared().root
+    root = shared_options().root
     entry = find_entry(name)
     if not entry.remotes:
         raise UsageError(f"{name} cannot be downloaded by itself.\n{words(name, root)}")
     folder = download(entry, data_root(root))
-    out().print(styled((name, "bold"), f" is in {folder}. Licence: {entry.licence}. Cite: {entry.citation}"))
+    stdout().print(styled((name, "bold"), f" is in {folder}. Licence: {entry.licence}. Cite: {entry.citation}"))
 
 
 def zero_shot(
@@ -98,8 +100,8 @@ def zero_shot(
         raise UsageError(f"{out_folder} exists and is not empty; choose another folder.")
     known = read_knowledge(attributes)
     features = read_features(data, encoder, None)
-    result = build_zero_shot(features, known, unseen=unseen or 0.25, seed=shared().seed)
+    result = build_zero_shot(features, known, unseen=unseen or 0.25, seed=shared_options().seed)
     write_xlsa17(out_folder, result)
     counts = ", ".join(f"{len(rows)} {part}" for part, rows in result.rows.items())
     about = f": {len(result.seen)} seen and {len(result.unseen)} unseen labels; images {counts}"
-    out().print(styled((str(out_folder), "bold"), about))
+    stdout().print(styled((str(out_folder), "bold"), about))

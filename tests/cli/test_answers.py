@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from labelwise.cli.classify import Answer, table_of
+from labelwise.cli.classify import AnswerRow, table_of
 from labelwise.cli.sorting import Sorter
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.file_names import RECORD, folder_names, safe_name
@@ -48,7 +48,7 @@ def test_no_two_answers_share_a_folder() -> None:
 
 
 def test_no_cell_becomes_a_formula() -> None:
-    rows = list(csv.reader(table_of([Answer("-1.jpg", "@a", prediction("+b"))]).decode().splitlines()))
+    rows = list(csv.reader(table_of([AnswerRow("-1.jpg", "@a", prediction("+b"))]).decode().splitlines()))
     assert rows[1] == ["'-1.jpg", "'@a", "'+b", "0.9000", "'=2+3", "0.0500", "-0.5000"]
 
 

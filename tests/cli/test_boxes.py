@@ -14,7 +14,7 @@ import labelwise as lw
 from labelwise.core.scores import UNKNOWN
 from labelwise.images.formats.annotations import Record
 from labelwise.jobs.job import Job
-from labelwise.tasks.joined import Joined, decider, join
+from labelwise.tasks.box_answers import Joined, decider, join
 from tests.core.test_coarser import draw, fitted
 from tests.images.decode.videos import write_video
 

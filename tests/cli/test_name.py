@@ -226,7 +226,7 @@ def test_features_are_listed_in_a_report(run: Any, model: Path, features: Path, 
 def test_examples_of_a_cluster_are_its_own(model: Path) -> None:
     images = px(world().split("train"))
     found = cluster_images(load(model), images, count=3)
-    every = [row for one in found for row in one.nearest + one.drawn]
+    every = [row for one in found for row in one.nearest + one.sample]
     assert len(set(every)) == len(every) == 30
     assert sum(one.count for one in found) == len(images)
     few = cluster_images(load(model), images[:1], count=3)

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from labelwise.cli.options import Shared, with_shared
+from labelwise.cli.options import SharedOptions, with_shared
 from labelwise.cli.output import BAR, LEAST_BAR, Bar, one_line, plain_table, show, show_warnings
 from labelwise.support.errors import LabelwiseWarning
 
@@ -15,7 +15,7 @@ def test_a_result_is_a_document_or_lines(capsys: pytest.CaptureFixture[str], mon
     table = plain_table("label", ">share")
     table.add_row("owl", "90.0 %")
     lines = (table, one_line("one line of more than twenty letters"), "a line that is folded at twenty")
-    with with_shared(Shared(json=True)):
+    with with_shared(SharedOptions(json=True)):
         show({"label": "\N{OWL}"}, *lines)
     printed = capsys.readouterr().out
     assert json.loads(printed) == {"label": "\N{OWL}"}

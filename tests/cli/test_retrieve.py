@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import labelwise as lw
-from labelwise.images.stored import FileImages
+from labelwise.images.file_images import FileImages
 from tests.contract.subjects import trained
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.data import load
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.methods import Multilabel

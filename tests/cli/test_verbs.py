@@ -18,7 +18,7 @@ from PIL import Image
 from labelwise import __version__, cli
 from labelwise.cli import verbs
 from labelwise.cli.data import VERBS as DATA_VERBS
-from labelwise.cli.options import Shared, shared
+from labelwise.cli.options import SharedOptions, shared_options
 from labelwise.cli.verbs import VERBS
 from labelwise.core.head import CAPABILITIES, Generates, LearnsFromExamples, Whitens
 from labelwise.support.text import LOCATE
@@ -129,12 +129,12 @@ def test_options_of_every_verb_stand_before_it_or_after_it(run: Any, tmp_path: P
 def test_options_of_one_command_do_not_reach_the_next(run: Any) -> None:
     assert run("--json", "settings", "softmax")[1].startswith("{")
     assert not run("settings", "softmax")[1].startswith("{")
-    assert shared() == Shared()
+    assert shared_options() == SharedOptions()
 
 
 def test_no_verb_declares_an_option_of_every_verb() -> None:
     """So that each is one option, with one meaning."""
-    common = {each.name for each in fields(Shared)} - {"root"}
+    common = {each.name for each in fields(SharedOptions)} - {"root"}
     every = [*(verb for some in VERBS.values() for verb in some), *DATA_VERBS.values()]
     assert not [(verb.__name__, name) for verb in every for name in common & set(signature(verb).parameters)]
 

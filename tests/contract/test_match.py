@@ -10,7 +10,7 @@ from labelwise.evaluation.retrieval import evaluate_retrieval
 from labelwise.evaluation.verification import evaluate_verification
 from labelwise.methods import METHODS
 from labelwise.tasks.gallery import make_gallery
-from labelwise.tasks.similarity import By, all_alike, known_scores, row_alike
+from labelwise.tasks.similarity import By, known_scores, row_similarity, similarity_matrix
 from tests.contract.subjects import pictures, trained
 from tests.pixels_of import px
 
@@ -25,8 +25,8 @@ def test_verify_and_retrieve(method: str) -> None:
     test = data.split("test")
     embeddings = classifier.encode(test.images[:10])
     for by in known_scores(classifier.head):
-        every = all_alike(classifier.head, embeddings[:5], embeddings[5:], by)
-        alone = row_alike(classifier.head, embeddings[:5], embeddings[5:], by)
+        every = similarity_matrix(classifier.head, embeddings[:5], embeddings[5:], by)
+        alone = row_similarity(classifier.head, embeddings[:5], embeddings[5:], by)
         np.testing.assert_allclose(alone, every.diagonal(), atol=1e-5, rtol=1e-5)
     half = len(test) // 2
     found = verify(classifier, px(test)[:half], px(test)[half : 2 * half].roll(1, 0))

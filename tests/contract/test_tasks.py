@@ -6,7 +6,7 @@ import torch
 
 import labelwise as lw
 from labelwise.core.classifier import UNKNOWN
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.outliers import evaluate_outliers
 from labelwise.methods import METHODS

@@ -22,7 +22,7 @@ def calibration(penalty: Penalty = "offset", seen_penalty: float = 0.0, *, exclu
         penalty=penalty,
         exclusive=exclusive,
     )
-    return bare.fitted(3.0, 2.0, 2.0)
+    return bare.refit(3.0, 2.0, 2.0)
 
 
 def raw(n: int = 6) -> NDArray[Any]:
@@ -106,10 +106,10 @@ def test_what_was_fitted_goes_and_the_penalty_stays(penalty: Penalty) -> None:
     bare = held.bare()
     np.testing.assert_allclose(bare.log_odds(scores), (held.log_odds(scores) - 2) / 3)
     assert bare.temperature == 1.0
-    again = bare.fitted(3.0, 2.0, 2.0)
+    again = bare.refit(3.0, 2.0, 2.0)
     np.testing.assert_allclose(again.log_odds(scores), held.log_odds(scores))
     scale, offset = np.array([1.0, 2, 3]), np.array([0.0, 1, 2])
-    each = bare.fitted(scale, offset, 1.0)
+    each = bare.refit(scale, offset, 1.0)
     np.testing.assert_allclose(each.log_odds(scores), bare.log_odds(scores) * scale + offset)
 
 

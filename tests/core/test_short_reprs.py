@@ -5,7 +5,7 @@ import torch
 import labelwise as lw
 from labelwise.evaluation.test_set import select_test_set
 from labelwise.tasks.gallery import make_gallery
-from labelwise.train.data import TensorSplit, TrainData
+from labelwise.train.train_data import TensorSplit, TrainData
 from tests.conftest import blobs
 from tests.contract.subjects import trained
 from tests.pixels_of import px

@@ -38,7 +38,7 @@ def run(formula: Callable[[Any], Any], images: Any) -> Any:
     """Return what the graph of a formula, traced with three rows, makes of images."""
     graph = Graph()
     result = formula(Traced(graph, "x", DRAWS.normal(size=(3, WIDTH)).astype(np.float32)))
-    result.called("y")
+    result.name_output("y")
     kind = onnx.helper.np_dtype_to_tensor_dtype(result.dtype)
     ends = (("x", onnx.TensorProto.FLOAT, ["n", WIDTH]), ("y", kind, None))
     given, wanted = (onnx.helper.make_tensor_value_info(*end) for end in ends)

@@ -15,8 +15,8 @@ from PIL import Image
 from labelwise.encoders.encode import ImagesWithFeatures, encode
 from labelwise.encoders.encoder import Precomputed
 from labelwise.encoders.registry import is_installed, open_encoder
+from labelwise.images.file_images import FileImages
 from labelwise.images.images import ArrayImages, FeatureRows, Images
-from labelwise.images.stored import FileImages
 from labelwise.images.view import View
 from labelwise.support import processes
 from labelwise.support.cache import FILE

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import labelwise as lw
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import UsageError
 from labelwise.support.text import as_json

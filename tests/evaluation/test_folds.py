@@ -19,7 +19,7 @@ from labelwise.evaluation.folds import evaluate_folds
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.sources.arrays import arrays
+from labelwise.images.sources.array_data import arrays
 from labelwise.images.split.make import folds_of
 from labelwise.methods import METHODS
 from labelwise.support.errors import UnsupportedError, UsageError

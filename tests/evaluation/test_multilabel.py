@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import expected_calibration_error
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation, align_targets
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.images.dataset import Split

@@ -9,7 +9,7 @@ from labelwise.evaluation import retrieval
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.retrieval import evaluate_retrieval, query_figures
 from labelwise.support.errors import DataError, UsageError
-from labelwise.tasks.similarity import all_alike, cosines
+from labelwise.tasks.similarity import cosines, similarity_matrix
 from tests.conftest import blobs, squares
 from tests.contract.subjects import trained
 from tests.evaluation.test_verification import noisy
@@ -63,7 +63,8 @@ def test_figures_of_a_split(method: str) -> None:
     embeddings = classifier.encode(px(split))
     with torch.no_grad():
         first, precision = slow(
-            torch.from_numpy(all_alike(classifier.head, embeddings, embeddings, "similarity")), split.targets.tolist()
+            torch.from_numpy(similarity_matrix(classifier.head, embeddings, embeddings, "similarity")),
+            split.targets.tolist(),
         )
     found = evaluate_retrieval(Evaluation.of(classifier, split))
     assert found.queries == found.images == len(split)

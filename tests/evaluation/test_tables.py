@@ -3,14 +3,14 @@
 import numpy as np
 
 import labelwise as lw
-from labelwise.evaluation.tables import Table, as_text, tables
+from labelwise.evaluation.tables import FigureTable, as_text, tables
 from tests.contract.subjects import trained
 from tests.evaluation.test_evaluate import DATA, NAMES
 
 
 def test_numbers_stand_to_the_right_and_notes_below() -> None:
     rows = [("owl", "7"), ("tawny owl", "12")]
-    one = Table(heads=("label", ">images"), rows=rows, title="birds", notes=["and 3 labels more"])
+    one = FigureTable(heads=("label", ">images"), rows=rows, title="birds", notes=["and 3 labels more"])
     expected = ["birds", "label      images", "owl             7", "tawny owl      12", "and 3 labels more"]
     assert as_text([one]).splitlines() == expected
 

@@ -18,7 +18,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.images import FeatureRows
 from labelwise.images.sets.digits import digits
 from labelwise.images.sharding import write_shards
-from labelwise.images.sources.arrays import arrays
+from labelwise.images.sources.array_data import arrays
 from labelwise.images.sources.shards import ShardImages, shards
 from labelwise.methods import METHODS
 from labelwise.support.errors import DataError, UsageError

@@ -8,7 +8,7 @@ import pytest
 import labelwise as lw
 from labelwise.evaluation.training_images import left_out_answers
 from labelwise.images.dataset import Dataset
-from labelwise.images.sources.arrays import arrays
+from labelwise.images.sources.array_data import arrays
 from labelwise.images.split.divide import pool
 from labelwise.support.errors import DataError
 

@@ -13,10 +13,10 @@ from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.shared.linear import Encoder, EncoderModel
 from labelwise.support.rows import segment_mean
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

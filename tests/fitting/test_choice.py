@@ -37,7 +37,7 @@ def of_shape(*shape: int, own_images: bool = False, drawn: bool = False) -> Data
     images = torch.randint(0, 256, (8, *shape), dtype=torch.uint8)
     split = Split(images=images if len(shape) == 3 else images.float(), targets=torch.arange(8) % 2)
     labels, splits = Labels(names=("owl", "tit")), {"train": split}
-    return Dataset(name="a", labels=labels, splits=splits, own_images=own_images, drawn=drawn)
+    return Dataset(name="a", labels=labels, splits=splits, own_images=own_images, is_drawing=drawn)
 
 
 @pytest.mark.parametrize(

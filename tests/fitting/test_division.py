@@ -13,10 +13,10 @@ from labelwise.evaluation.test_set import select_test_set
 from labelwise.fitting.division import hold_out, train_on_all
 from labelwise.fitting.fit import fit
 from labelwise.images.dataset import Dataset
-from labelwise.images.sources.arrays import arrays
+from labelwise.images.sources.array_data import arrays
 from labelwise.images.split.divide import pool
-from labelwise.images.split.files import apply_split, write_split
 from labelwise.images.split.make import Shares
+from labelwise.images.split.split_files import apply_split, write_split
 from labelwise.methods import METHODS
 from labelwise.support.errors import UsageError
 from labelwise.train.method import Run

@@ -10,7 +10,7 @@ import torch
 
 import labelwise as lw
 from labelwise.core.arrays import Array
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.training import check_enough, training_data
 from labelwise.images.dataset import Dataset
@@ -20,9 +20,9 @@ from labelwise.methods.shared.head import LinearHead
 from labelwise.methods.shared.linear import SoftmaxModel, array
 from labelwise.support.errors import DataError, UnsupportedError, UsageError
 from labelwise.train.adversarial import Adversarial
-from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 from tests.changed import bind_model, model_of
 from tests.conftest import blobs, quick
 from tests.contract.subjects import trained

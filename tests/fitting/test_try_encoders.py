@@ -7,7 +7,7 @@ import pytest
 
 import labelwise.fitting.try_encoders as module
 from labelwise.encoders.choose import Known
-from labelwise.fitting.try_encoders import Trial, judged, try_encoders
+from labelwise.fitting.try_encoders import EncoderTrial, judge_trials, try_encoders
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.support.errors import DataError
@@ -15,14 +15,14 @@ from tests.conftest import blobs, squares
 from tests.encoders.samples import save_tiny, tiny_graph
 
 
-def trial(name: str, right: int, ms: float, sure: float = 0.9) -> Trial:
+def trial(name: str, right: int, ms: float, sure: float = 0.9) -> EncoderTrial:
     answers = np.random.default_rng(int(ms)).permutation(100) < right
     chances = np.where(answers, sure, 1 - sure)
-    return Trial(name=name, accuracy=right / 100, low=0, high=1, ms=ms, megabytes=1, chances=chances)
+    return EncoderTrial(name=name, accuracy=right / 100, low=0, high=1, ms=ms, megabytes=1, chances=chances)
 
 
 def test_the_most_probable_is_best_and_what_is_level_is_marked() -> None:
-    trials = judged([trial("quick", 60, 1), trial("slow", 90, 10), trial("slower", 91, 99), trial("idle", 50, 5)])
+    trials = judge_trials([trial("quick", 60, 1), trial("slow", 90, 10), trial("slower", 91, 99), trial("idle", 50, 5)])
     assert [(each.name, each.worth, each.level) for each in trials] == [
         ("slower", True, True), ("slow", True, True), ("quick", True, False), ("idle", False, False),
     ]  # fmt: skip
@@ -30,7 +30,7 @@ def test_the_most_probable_is_best_and_what_is_level_is_marked() -> None:
 
 def test_answers_that_are_clearer_count_for_more() -> None:
     unsure, sure = trial("unsure", 80, 1, sure=0.6), trial("sure", 79, 9)
-    assert [each.name for each in judged([unsure, sure])] == ["sure", "unsure"]
+    assert [each.name for each in judge_trials([unsure, sure])] == ["sure", "unsure"]
 
 
 def blind(folder: Path) -> str:

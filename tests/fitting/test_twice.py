@@ -10,7 +10,7 @@ from PIL import ImageFile
 
 import labelwise as lw
 from labelwise.encoders.onnx import OnnxEncoder
-from labelwise.images import digests, stored
+from labelwise.images import digests, file_images
 from labelwise.images.decode import decoding
 from labelwise.images.decode.headers import fingerprint
 from tests.cli.conftest import run as run
@@ -42,7 +42,7 @@ def work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, int]:
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "a cache"))
     monkeypatch.setattr(digests, "FRESH", -1)  # a file just written counts as one written long ago
     monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
-    for module in (decoding, stored):
+    for module in (decoding, file_images):
         monkeypatch.setattr(module, "fingerprint", compared)
     return done
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.zero_shot import evaluate_zero_shot
-from labelwise.fitting.zero_shot import Plan, fit_zero_shot, plan_runs
+from labelwise.fitting.zero_shot import RunPlan, fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Encoder, Eszsl, ImageMethod
 from labelwise.support.errors import DataError
 from labelwise.tasks.calibrate import calibrate
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
+from labelwise.train.train_data import TensorSplit, TrainData
 from labelwise_papers.baselines.devise import Devise
 from labelwise_papers.baselines.ridge import Ridge
 from tests.changed import bind_model, changed, exact, known_by_description, model_of, with_penalty
@@ -104,7 +104,7 @@ def test_plans_see_what_they_may(train: list[int], val: list[int] | None, seed: 
     check_trial(plan, len(train), of_val - of_train, labelled)
 
 
-def check_trial(plan: Plan, in_train: int, only_val: set[int], labelled: set[int]) -> None:
+def check_trial(plan: RunPlan, in_train: int, only_val: set[int], labelled: set[int]) -> None:
     """Held labels are those that val alone has, else a third; no image of theirs, and none of val, is trained on.
 
     Where val alone has so many labels that fewer than two are left to train on, a third is drawn from all images.

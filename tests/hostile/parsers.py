@@ -22,6 +22,7 @@ from labelwise.core.load import load
 from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.describe.knowledge_files import read_labels
 from labelwise.images.describe.words import read_vectors
+from labelwise.images.file_images import FileImages
 from labelwise.images.formats.annotations import rows_of
 from labelwise.images.formats.find import read_annotations
 from labelwise.images.formats.packed import packed_rows
@@ -29,12 +30,11 @@ from labelwise.images.images import read_all
 from labelwise.images.sources.archives import zip_rows
 from labelwise.images.sources.build import readable
 from labelwise.images.sources.csv_files import read_csv
+from labelwise.images.sources.image_tables import table
 from labelwise.images.sources.npz_files import read_npy_matrix
 from labelwise.images.sources.packs import pack
 from labelwise.images.sources.shards import shards
-from labelwise.images.sources.tables import table
 from labelwise.images.sources.videos import frames
-from labelwise.images.stored import FileImages
 from labelwise.support.errors import LabelwiseError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.networks.weights import read_weights

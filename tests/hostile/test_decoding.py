@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images import stored
+from labelwise.images import file_images
 from labelwise.images.decode import decoding, workers
 from labelwise.images.decode.decoding import Frame, UnreadableError
 from labelwise.images.decode.headers import read_header
@@ -89,7 +89,7 @@ def test_a_worker_gives_what_decoding_here_gives() -> None:
 
 
 def test_a_worker_is_without_torch() -> None:
-    worker = workers.Worker(low=False)
+    worker = workers.DecodeWorker(low=False)
     try:
         assert len(list(worker.decode([SMALL], FRAME))) == 1
         assert "libtorch" not in Path(f"/proc/{worker._process.pid}/maps").read_text()
@@ -154,18 +154,18 @@ def test_large_pictures_are_decoded_by_a_worker_and_small_ones_here(
         asked.append(crew())
         return asked[0]
 
-    monkeypatch.setattr(stored, "crew", counted)
+    monkeypatch.setattr(file_images, "crew", counted)
     file = tmp_path / "one.jp2"
     file.write_bytes(encoded(PICTURE, "JPEG2000"))
-    np.testing.assert_array_equal(stored.decode(file, FRAME), decode(file, FRAME))
+    np.testing.assert_array_equal(file_images.decode(file, FRAME), decode(file, FRAME))
     assert len(asked) == 1, "its header is not read here"
-    stored.decode(SMALL, FRAME)
+    file_images.decode(SMALL, FRAME)
     assert len(asked) == 1
     monkeypatch.setattr(decoding, "HERE", 0.0)
-    np.testing.assert_array_equal(stored.decode(SMALL, FRAME), decode(SMALL, FRAME))
+    np.testing.assert_array_equal(file_images.decode(SMALL, FRAME), decode(SMALL, FRAME))
     assert len(asked) == 2
     with pytest.raises(UnreadableError, match="known format"):
-        stored.decode(b"no picture", FRAME)
+        file_images.decode(b"no picture", FRAME)
 
 
 def test_workers_end_with_whoever_started_them() -> None:

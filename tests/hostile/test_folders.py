@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from rich.text import Text
 
-from labelwise.cli.options import Shared, with_shared
+from labelwise.cli.options import SharedOptions, with_shared
 from labelwise.cli.output import escape_unencodable, show
 from labelwise.core.store import save
 from labelwise.images.as_images import as_images
@@ -73,7 +73,7 @@ def test_names_of_any_encoding_are_shown_in_any_other(encoding: str, monkeypatch
     stream = io.TextIOWrapper(io.BytesIO(), encoding)
     monkeypatch.setattr(sys, "stdout", stream)
     escape_unencodable()
-    with with_shared(Shared(json=True)):
+    with with_shared(SharedOptions(json=True)):
         show({"file": name}, Text(""))
     stream.flush()
     document = stream.buffer.getvalue().decode(encoding)

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from labelwise.images.decode import workers
-from labelwise.images.decode.workers import Crew, Worker, crew
+from labelwise.images.decode.workers import Crew, DecodeWorker, crew
 from labelwise.server.batcher import SLOW, Batcher, _seconds_to_decode
 from labelwise.server.errors import HTTPError
 from labelwise.server.settings import Service
@@ -72,12 +72,12 @@ def test_workers_that_are_killed_cost_one_request_at_most() -> None:
 def test_where_no_worker_can_be_started_requests_fail_and_nothing_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = threading.Event()
 
-    def none(self: Worker, *, low: bool) -> None:
+    def none(self: DecodeWorker, *, low: bool) -> None:
         tried.set()
         raise OSError(11, "Resource temporarily unavailable")
 
     crew().close()
-    monkeypatch.setattr(workers.Worker, "__init__", none)
+    monkeypatch.setattr(workers.DecodeWorker, "__init__", none)
     monkeypatch.setattr(Crew, "prepare", lambda *_: None)
 
     async def run() -> None:

@@ -11,11 +11,11 @@ from PIL import Image
 
 import labelwise as lw
 from labelwise.encoders.registry import is_installed
-from labelwise.images import digests, stored
+from labelwise.images import digests, file_images
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.decode.headers import fingerprint
+from labelwise.images.file_images import decode_both
 from labelwise.images.sources import paths
-from labelwise.images.stored import decode_both
 from labelwise.methods import Encoder, Softmax
 from tests.cli.conftest import run as run
 from tests.images.decodes import count_decodes
@@ -83,7 +83,7 @@ def test_a_fit_looks_for_shards_lists_labels_and_hashes_photos_once(
 ) -> None:
     listed = given_to(monkeypatch, os, "scandir")
     scanned = given_to(monkeypatch, paths, "_in_folder")
-    hashed = given_to(monkeypatch, stored, "content_digest")
+    hashed = given_to(monkeypatch, file_images, "content_digest")
     lw.fit(photos, run=lw.Run(device="cpu"))
     assert scanned == [photos]
     assert sorted(Counter(hashed).values()) == [1] * 30

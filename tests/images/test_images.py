@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images import digests, stored
+from labelwise.images import digests, file_images
 from labelwise.images.as_images import Uploads
+from labelwise.images.file_images import FileImages
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, Unreadable, join, read_all
-from labelwise.images.stored import FileImages
 from labelwise.support.errors import DataError, UsageError
 from tests.images.samples import encoded, noise
 
@@ -77,8 +77,8 @@ def test_files_are_hashed_once_as_long_as_they_stay(tmp_path: Path, monkeypatch:
     paths, log = files(tmp_path), list[object]()
     monkeypatch.setenv("LABELWISE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(digests, "FRESH", -1e18)  # files are old
-    hash_of = stored.content_digest
-    monkeypatch.setattr(stored, "content_digest", lambda path: log.append(path) or hash_of(path))  # type: ignore[func-returns-value]
+    hash_of = file_images.content_digest
+    monkeypatch.setattr(file_images, "content_digest", lambda path: log.append(path) or hash_of(path))  # type: ignore[func-returns-value]
     images = FileImages(paths)
     first = list(images.select([1, 2]).digests()) + list(images.digests())[3:]
     assert len(log) == 6
@@ -92,13 +92,13 @@ def test_files_are_hashed_once_as_long_as_they_stay(tmp_path: Path, monkeypatch:
 
 def test_what_is_remembered_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[object] = []
-    before = stored.decode
+    before = file_images.decode
 
-    def decode(file: stored.Content, *how: object) -> Array:
+    def decode(file: file_images.Content, *how: object) -> Array:
         log.append(file)
         return before(file, *how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(stored, "decode", decode)
+    monkeypatch.setattr(file_images, "decode", decode)
     images = FileImages(files(tmp_path))
     images.remember(SHAPE)
     for some in (images.select([3, 3, 1]), images, images.select([1, 5])):

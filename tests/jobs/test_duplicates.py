@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labelwise.images.stored import FileImages
+from labelwise.images.file_images import FileImages
 from labelwise.jobs import duplicates
-from labelwise.jobs.duplicates import CELLS, LOOKS, Pairs
+from labelwise.jobs.duplicates import CELLS, LOOKS, PairJob
 from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
 from labelwise.support.errors import UsageError
@@ -43,19 +43,19 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def found(job: Pairs) -> dict[Pair, float]:
+def found(job: PairJob) -> dict[Pair, float]:
     """The pairs of a finished job."""
-    table = dataset.dataset(job.out).to_table().to_pylist()
+    table = dataset.dataset(job.folder).to_table().to_pylist()
     pairs = {(Path(row["file"]).name, Path(row["other"]).name): row["likeness"] for row in table}
     assert len(pairs) == len(table), "a pair is told twice"
     return pairs
 
 
-def job_of(photos: Path, out: Path, likeness: float = 0.97) -> Pairs:
+def job_of(photos: Path, out: Path, likeness: float = 0.97) -> PairJob:
     """A job whose looks are known."""
     files = tuple(sorted(map(str, photos.iterdir())))
-    looks = Job(question="looks", images=FileImages(files), out=str(out / LOOKS), size=16)
-    job = Pairs(out=str(out), looks=looks, likeness=likeness)
+    looks = Job(question="looks", images=FileImages(files), folder=str(out / LOOKS), size=16)
+    job = PairJob(folder=str(out), looks=looks, likeness=likeness)
     job.begin()
     looks.begin()
     for block in looks.missing:
@@ -64,7 +64,7 @@ def job_of(photos: Path, out: Path, likeness: float = 0.97) -> Pairs:
     return job
 
 
-def by_hand(job: Pairs, likeness: float) -> dict[Pair, float]:
+def by_hand(job: PairJob, likeness: float) -> dict[Pair, float]:
     """The pairs of pictures whose looks correlate so much, each compared with each; of equal looks the first stands for the others."""
     rows = [
         row

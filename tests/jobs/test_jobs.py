@@ -18,10 +18,10 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.load import load
 from labelwise.core.store import save
 from labelwise.fitting.fit import fit
-from labelwise.images import stored
+from labelwise.images import file_images
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.stored import FileImages
+from labelwise.images.file_images import FileImages
 from labelwise.jobs.job import Job
 from labelwise.jobs.local import run_here
 from labelwise.jobs.parts import ABOUT
@@ -50,13 +50,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def job_of(place: Path, out: Path, question: Any = "classify", *, size: int = 4, **more: Any) -> Job:
     files = tuple(sorted(str(file) for file in (place / "pictures").iterdir()))
-    job = Job(question=question, model=str(place / "m.lw"), images=FileImages(files), out=str(out), size=size, **more)
+    job = Job(
+        question=question, model=str(place / "m.lw"), images=FileImages(files), folder=str(out), size=size, **more
+    )
     job.begin()
     return job
 
 
 def rows(job: Job) -> list[dict[str, Any]]:
-    return dataset.dataset(job.out).to_table().to_pylist()  # type: ignore[no-any-return]
+    return dataset.dataset(job.folder).to_table().to_pylist()  # type: ignore[no-any-return]
 
 
 def answered(job: Job, classifier: Classifier) -> Job:
@@ -94,14 +96,14 @@ def test_a_process_takes_as_many_threads_as_it_was_given(
     place: Path, tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, used = job_of(place, tmp_path / "c.parquet", size=25), set[int]()
-    own = stored.decode
+    own = file_images.decode
 
     def decode(file: Any, frame: Any) -> Any:
         used.add(threading.get_ident())
         time.sleep(0.01)  # so that a second thread gets its share
         return own(file, frame)
 
-    monkeypatch.setattr(stored, "decode", decode)
+    monkeypatch.setattr(file_images, "decode", decode)
     monkeypatch.setattr(processes, "_THREADS", [0])
     monkeypatch.setenv("LABELWISE_CACHE", "off")  # which ``open`` does
     job.answer(job.open(count), 0)
@@ -117,7 +119,7 @@ def test_what_is_done_is_not_done_again_and_what_is_damaged_or_missing_is(place:
     truncated.write_bytes(truncated.read_bytes()[:-9])
     empty.write_bytes(b"")
     other.write_bytes(job.place(5).read_bytes())
-    half = Path(job.out) / ".part-000003.parquet.77.part"
+    half = Path(job.folder) / ".part-000003.parquet.77.part"
     half.write_bytes(b"half")
     assert job.missing == [0, 2, 3, 4]
     assert rows(answered(job_of(place, tmp_path / "c.parquet"), classifier)) == whole
@@ -194,7 +196,7 @@ def test_killed_processes_lose_and_double_nothing(place: Path, tmp_path: Path) -
             for child in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
                 for number in child.read_text().split():
                     words = Path(f"/proc/{number}/cmdline")
-                    if words.exists() and b"spawn_main" in words.read_bytes() and any(Path(job.out).glob("part-*")):
+                    if words.exists() and b"spawn_main" in words.read_bytes() and any(Path(job.folder).glob("part-*")):
                         os.kill(int(number), signal.SIGKILL)
                         killed.append(number)
                         return

@@ -17,14 +17,14 @@ from labelwise.fitting.zero_shot import fit_pairs, fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Clarel, Encoder
 from labelwise.methods.clarel.method import ClarelModel
-from labelwise.methods.clarel.sentences import SentenceReader, VectorReader
+from labelwise.methods.clarel.sentences import TrainableSentenceReader, TrainableVectorReader
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.method import Run
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TrainData
 from tests.changed import bind_model, model_of
 from tests.conftest import blobs
 from tests.described import DIAGONAL, PAIRS, by_text, by_vector
@@ -50,7 +50,7 @@ def built(method: Clarel, data: Dataset) -> tuple[ClarelModel, TrainData, Stage]
 def batch_of(data: TrainData, n: int = 10, seed: int = 0) -> Batch:
     rows = torch.randperm(len(data.train), generator=torch.Generator().manual_seed(1))[:n]
     part = data.train.select(rows)
-    return Batch(images=px(part), targets=torch.as_tensor(part.targets), rows=rows, rng=BatchRng.seeded(seed, n))
+    return Batch(images=px(part), targets=torch.as_tensor(part.targets), rows=rows, rng=BatchRng.from_seed(seed, n))
 
 
 @once
@@ -153,7 +153,7 @@ def test_saved_and_loaded_it_scores_the_same(reader: str, tmp_path: Path) -> Non
     again = bind_model(model_of(loaded), found.labels)
     torch.testing.assert_close(again.label_embeddings, found.label_embeddings)
     assert isinstance(model_of(loaded), ClarelModel)
-    assert isinstance(model_of(loaded).reader, SentenceReader if reader == "words" else VectorReader)
+    assert isinstance(model_of(loaded).reader, TrainableSentenceReader if reader == "words" else TrainableVectorReader)
     assert loaded.origin.method == found.origin.method
     assert loaded.unseen == set(DIAGONAL)
 

@@ -19,9 +19,9 @@ from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.support.errors import DataError, UsageError
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
+from labelwise.train.train_data import TrainData
 from labelwise_papers.baselines.ridge import PENALTIES, Ridge
 from tests.changed import bind_model, model_of
 from tests.close import assert_close

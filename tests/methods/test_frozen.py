@@ -95,7 +95,7 @@ def test_features_and_images_get_the_same_embeddings(weights: str, blob_data: Da
     images = px(blob_data.split("train"))
     method, data = Softmax(encoder=frozen(weights), augment=Augment(flip=True)), training_data(blob_data)
     with pytest.raises(UsageError, match="augmentation has no effect"):
-        method.encoded(method.build(data.spec), data)
+        method.encode(method.build(data.spec), data)
     features = encoder.features(images)
     assert features.dtype == torch.float32
     assert features.shape == (len(images), encoder.backbone.width_out)

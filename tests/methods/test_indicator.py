@@ -31,7 +31,7 @@ LARGE = Spec(shape=(3, 8, 8), labels=Labels(names=tuple(f"label {i}" for i in ra
 def batch(n: int = 12, k: int = K) -> Batch:
     made = torch.Generator().manual_seed(0)
     images, targets = torch.rand(n, 3, 8, 8, generator=made), torch.randint(0, k, (n,), generator=made)
-    return Batch(images=images, targets=targets, rows=torch.arange(n), rng=BatchRng.seeded(5, n))
+    return Batch(images=images, targets=targets, rows=torch.arange(n), rng=BatchRng.from_seed(5, n))
 
 
 def model(method: Indicator, spec: Spec = SPEC) -> IndicatorModel:
@@ -65,7 +65,7 @@ def literal_loss(network: IndicatorModel, given: Batch, wrong: Tensor) -> Tensor
 def test_loss_and_gradients_equal_the_literal_form(negatives: int, activation: str) -> None:
     method = Indicator(encoder=Encoder(width=8), negatives=negatives, activation=activation)  # type: ignore[arg-type]
     ours, theirs, given = model(method), model(method), batch()
-    wrong = sample_uniformly(BatchRng.seeded(5, 12).uniform(negatives, 2), given.targets, K)
+    wrong = sample_uniformly(BatchRng.from_seed(5, 12).uniform(negatives, 2), given.targets, K)
     loss = sum(method.loss(ours, negatives)(given).values())
     reference = literal_loss(theirs, given, wrong)
     torch.testing.assert_close(loss, reference, rtol=1e-4, atol=1e-5)
@@ -82,7 +82,7 @@ def test_loss_and_gradients_equal_the_literal_form(negatives: int, activation: s
 def test_few_negatives_of_many_labels_equal_the_literal_form(negatives: int) -> None:
     method = Indicator(encoder=Encoder(width=8), negatives=negatives, activation="tanh")
     ours, theirs, given = model(method, LARGE), model(method, LARGE), batch(k=len(LARGE.labels))
-    wrong = sample_uniformly(BatchRng.seeded(5, 12).uniform(negatives, 2), given.targets, len(LARGE.labels))
+    wrong = sample_uniformly(BatchRng.from_seed(5, 12).uniform(negatives, 2), given.targets, len(LARGE.labels))
     found = gradients(ours, total(method.loss(ours, negatives)(given)))
     expected = gradients(theirs, literal_loss(theirs, given, wrong))
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
@@ -132,7 +132,7 @@ def test_training_makes_nothing_larger_than_the_table_of_labels(
     network = model(method, Spec(shape=(d,), labels=Labels(names=tuple(map(str, range(k))))))
     made = torch.Generator().manual_seed(0)
     images, targets = torch.rand(n, d, generator=made), torch.randint(0, k, (n,), generator=made)
-    given = Batch(images=images, targets=targets, rows=targets, rng=BatchRng.seeded(5, n))
+    given = Batch(images=images, targets=targets, rows=targets, rng=BatchRng.from_seed(5, n))
     with Sizes() as sizes:  # type: ignore[no-untyped-call]
         total(method.loss(network, k if sampling == "all" else 9)(given)).backward()  # type: ignore[no-untyped-call]
     assert sizes.largest == factor * k * d // 2
@@ -162,7 +162,7 @@ def test_hard_sampling_in_parts_follows_the_scores(monkeypatch: pytest.MonkeyPat
     method = Indicator(encoder=Encoder(width=8), sampling="hard", temperature=0.2)
     network = model(method).eval()
     one = network.encode_images(batch().images[:1])
-    given = replace(batch(), targets=torch.full((n,), 4), rng=BatchRng.seeded(1, n))
+    given = replace(batch(), targets=torch.full((n,), 4), rng=BatchRng.from_seed(1, n))
     drawn = method.wrong_labels(network, network.project(one.expand(n, -1)), given, 1)
     scores = network.score(one, network.encode_labels(SPEC.labels))[0].detach().double()
     shares = (scores / 0.2).index_fill(0, torch.tensor([4]), -torch.inf).softmax(0)

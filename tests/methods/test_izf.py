@@ -18,7 +18,7 @@ from labelwise.data import load
 from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.describe.labels import Labels
 from labelwise.methods import Izf
-from labelwise.methods.izf.gaussian import SPREAD_SHARE, Choice, Gaussians
+from labelwise.methods.izf.gaussian import SPREAD_SHARE, Gaussians, GaussianSettings
 from labelwise.methods.izf.generated import GeneratedSoftmax
 from labelwise.methods.izf.generated_head import fit_softmax, noise
 from labelwise.methods.izf.head import TAKEN_OFF
@@ -30,10 +30,10 @@ from labelwise.methods.shared.zero_shot import label_folds
 from labelwise.support.errors import UsageError
 from labelwise.support.rows import unit_rows
 from labelwise.support.settings import from_plain, to_plain
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.optimizers import Optimizer
+from labelwise.train.train_data import TrainData
 from tests.changed import bind_model
 from tests.core.test_balance import harmonic, slow_curve
 from tests.described import DIAGONAL, UNSEEN, by_text, by_vector
@@ -66,7 +66,7 @@ def likeness(a: Tensor, b: Tensor, width: float, usual: float) -> float:
 
 
 def slow_scores(
-    embeddings: Tensor, targets: Tensor, vectors: Tensor, asked: tuple[Tensor, Tensor], choice: Choice
+    embeddings: Tensor, targets: Tensor, vectors: Tensor, asked: tuple[Tensor, Tensor], choice: GaussianSettings
 ) -> Tensor:
     """Log-likelihoods of images under trained labels and others, up to a number for each image; each label left out by hand."""
     k, images, others = len(vectors), *asked
@@ -116,7 +116,7 @@ def test_the_closed_form_is_the_gaussian_formula(width: float, d: int, k: int) -
         torch.randn(*size, generator=made, dtype=torch.float64) for size in ((60, d), (k, 3), (6, d), (4, 3))
     )
     targets = torch.arange(60) % k
-    choice = Choice(shrink=0.7, width=width, penalty=0.3, own=0.4)
+    choice = GaussianSettings(shrink=0.7, width=width, penalty=0.3, own=0.4)
     wanted = slow_scores(embeddings, targets, vectors, (images, others), choice)
     found = Gaussians.of(embeddings, targets, vectors)
     ((_, scores),) = found.scores(images, torch.cat([vectors, others]), (choice,))
@@ -139,7 +139,7 @@ def test_without_epochs_the_model_is_the_closed_form() -> None:
     embeddings = model.encode_features(px(data.train)).double()
     vectors, every = model.vectors(data.labels).double(), model.vectors(data.known).double()
     others = every[len(vectors) :]
-    wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], others), Choice(**SET))
+    wanted = slow_scores(embeddings, data.train.targets, vectors, (embeddings[:9], others), GaussianSettings(**SET))
     scores = bind_model(model, data.known).scores(data.train.images[:9]).log_odds
     torch.testing.assert_close(torch.as_tensor(scores).diff(dim=1).double(), wanted.diff(dim=1), rtol=1e-3, atol=1e-3)
 
@@ -216,7 +216,7 @@ def test_the_closed_form_is_chosen_on_held_out_labels_and_kept(monkeypatch: pyte
     settled: Any = method_of(found)
     solution = trained(Izf(epochs=0), data).solution
     assert solution is not None
-    assert {name: getattr(settled, name) for name in Choice._fields} == solution._asdict()
+    assert {name: getattr(settled, name) for name in GaussianSettings._fields} == solution._asdict()
     monkeypatch.setattr("labelwise.methods.izf.method.label_folds", lambda only: iter([only]))
     model = trained(Izf(epochs=0), data)
     assert model.solution is not None

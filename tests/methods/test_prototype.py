@@ -18,7 +18,7 @@ from labelwise.methods import Prototype, Softmax
 from labelwise.methods.prototype.method import Head, PrototypeModel, pair_loss
 from labelwise.methods.shared.linear import Encoder, array
 from labelwise.support.errors import UsageError
-from labelwise.tasks.similarity import all_alike
+from labelwise.tasks.similarity import similarity_matrix
 from labelwise.train.batches import Batch
 from labelwise.train.loop import train
 from labelwise.train.method import Run
@@ -52,7 +52,7 @@ def built(method: Prototype, data: Dataset) -> PrototypeModel:
 def a_batch(data: Dataset, rows: list[int]) -> Batch:
     train = training_data(data).train
     chosen = torch.tensor(rows)
-    rng = BatchRng.seeded(2, len(rows))
+    rng = BatchRng.from_seed(2, len(rows))
     return Batch(
         images=as_float(px(train)[chosen]), targets=torch.as_tensor(train.targets)[chosen], rows=chosen, rng=rng
     )
@@ -211,7 +211,7 @@ def test_new_labels_are_brought_to_the_level_of_trained_ones(blob_data: Dataset)
 def test_similarity_of_images(blob_data: Dataset) -> None:
     a, b = torch.randn(3, 64), torch.randn(5, 64)
     plain = Softmax(encoder=SMALL.encoder).build(training_data(blob_data).spec).export_head()
-    assert_close(all_alike(plain, np.asarray(a), np.asarray(b), "similarity"), normalize(a) @ normalize(b).T)
+    assert_close(similarity_matrix(plain, np.asarray(a), np.asarray(b), "similarity"), normalize(a) @ normalize(b).T)
     found = fit(blob_data, quick("prototype"), CPU)
     test = blob_data.split("test")
     embeddings = found.encode(test.images)

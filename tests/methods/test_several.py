@@ -33,7 +33,7 @@ def problem(seed: int = 0) -> tuple[Tensor, Batch]:
     truths = torch.rand(12, K, generator=made) < 0.4
     truths[3], truths[5] = False, torch.arange(K) != 2
     images = torch.rand(len(ROWS), 3, 8, 8, generator=made)
-    batch = Batch(images=images, targets=truths[ROWS], rows=ROWS, rng=BatchRng.seeded(5, len(ROWS)))
+    batch = Batch(images=images, targets=truths[ROWS], rows=ROWS, rng=BatchRng.from_seed(5, len(ROWS)))
     return truths, batch
 
 
@@ -70,7 +70,7 @@ def test_indicator_loss_and_gradients_equal_the_literal_form(negatives: int, sam
         with torch.no_grad():
             scores = theirs.score(build(method).encode_images(batch.images), theirs.encode_labels(SPEC.labels))
         logits = scores if sampling == "hard" else None
-        uniforms = BatchRng.seeded(5, len(ROWS)).uniform(K)
+        uniforms = BatchRng.from_seed(5, len(ROWS)).uniform(K)
         wrong = sample_wrong_labels(uniforms, truths[batch.rows], negatives, logits).tolist()
     loss = torch.stack(list(method.loss_of_several(ours, negatives)(batch).values())).sum()
     reference = literal(theirs, batch, truths, wrong)
@@ -102,7 +102,7 @@ def test_multilabel_loss_is_a_cross_entropy_of_each_pair(one_true: bool) -> None
     stage = next(method.stages(model, data))
     rows = torch.tensor([9, 2, 4])
     images = data.train.images[rows].float() / 255
-    batch = Batch(images=images, targets=data.train.targets[rows], rows=rows, rng=BatchRng.seeded(0, 3))
+    batch = Batch(images=images, targets=data.train.targets[rows], rows=rows, rng=BatchRng.from_seed(0, 3))
     found = stage.loss(batch)["answers"]
     truths = one_hot(data.train.targets, 3) if one_true else data.train.targets
     with torch.no_grad():

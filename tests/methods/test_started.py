@@ -16,10 +16,10 @@ from labelwise.methods.discriminant.method import Discriminant
 from labelwise.methods.discriminant.whitening import closed_form_rows
 from labelwise.methods.shared.image_method import StartedMethod
 from labelwise.methods.shared.linear import StartedModel
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.tensors import linear_scores
+from labelwise.train.train_data import TrainData
 from tests.changed import model_of
 
 CPU = Run(device="cpu")

@@ -18,14 +18,14 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Encoder, Softmax, ZeroLabel
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.rename import name_clusters, uncertain_clusters
-from labelwise.methods.zero_label.transport import Clustering, Matching
+from labelwise.methods.zero_label.transport import ClusteringSettings, Matching
 from labelwise.support.errors import UnsupportedError, UsageError
 from tests.changed import model_of
 
 STRUCTURE = ZeroLabel(restarts=3, search=50)
 SHORT = Matching(steps=6, batch=30, iterations=50)
 TRANSPORT = ZeroLabel(
-    naming="transport", restarts=3, clustering=Clustering(steps=6, batch=40, iterations=50), matching=SHORT
+    naming="transport", restarts=3, clustering=ClusteringSettings(steps=6, batch=40, iterations=50), matching=SHORT
 )
 CPU = lw.Run(device="cpu")
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from labelwise.data import load
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.paired import compare_answers
 from labelwise.fitting.fit import fit

@@ -16,9 +16,9 @@ def cluster(number: int, label: str, *, answered: bool = False) -> NamedCluster:
 
 
 SHOWN = (
-    ClusterImages(nearest=(0, 1), drawn=(2,), count=3),
-    ClusterImages(nearest=(3,), drawn=(), count=1),
-    ClusterImages(nearest=(), drawn=(), count=0),
+    ClusterImages(nearest=(0, 1), sample=(2,), count=3),
+    ClusterImages(nearest=(3,), sample=(), count=1),
+    ClusterImages(nearest=(), sample=(), count=0),
 )
 
 

@@ -14,7 +14,7 @@ import torch
 from labelwise.api import fit_verification
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import confusion_matrix, wilson
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
 from labelwise.evaluation.ordinal import evaluate_ordinal

@@ -22,13 +22,13 @@ from labelwise.images.dataset import Dataset
 from labelwise.methods import Softmax
 from labelwise.support.errors import Interrupted
 from labelwise.support.processes import begin_all, deferred_signals
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.pretraining import fresh_encoder, write_encoder
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 from tests.forks import Fork, shell
 from tests.train.spread_script import in_processes
 

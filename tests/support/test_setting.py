@@ -43,15 +43,15 @@ def test_help_is_that_of_the_field_or_of_the_one_it_overrides() -> None:
     settings = {one.key: one for one in explain(Heir())}
     assert list(settings) == ["x", "y", "part.a", "part.b", "off.a", "off.b"]
     assert (settings["y"].default, settings["y"].words) == ('"?"', "A mark.")
-    assert (settings["part.a"].group, settings["part.a"].about) == ("part", "What a part is.")
-    assert settings["off.a"].about == "Off unless one of these is set. What is off."
+    assert (settings["part.a"].group, settings["part.a"].description) == ("part", "What a part is.")
+    assert settings["off.a"].description == "Off unless one of these is set. What is off."
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_setting_has_a_help_text(name: str) -> None:
     settings = list(explain(KINDS[name]()))
     assert not [one.key for one in settings if len(one.words) < 5 or not one.words.endswith(".")]
-    assert not [one.group for one in settings if not one.about]
+    assert not [one.group for one in settings if not one.description]
     keys = {one.key for one in settings}
     every = {key for key, _ in describe(KINDS[name]())}
     parts = {key for key in every if any(one.startswith(f"{key}.") for one in keys)}

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from labelwise.cli.evaluate import FOLDED
-from labelwise.evaluation.closed import ClosedResult
+from labelwise.evaluation.closed_set import ClosedResult
 from labelwise.evaluation.folds import FoldsResult
 from labelwise.evaluation.multilabel import MultilabelResult
 from labelwise.evaluation.outliers import OutlierResult

@@ -157,7 +157,7 @@ def test_two_writers_at_once_and_one_that_is_killed(tmp_path: Path) -> None:
         for writer in writers:
             writer.result()
     other.join()
-    assert (len(disk), set(disk.known(names)), disk.verify()) == (16, set(names), 16)  # each once
+    assert (len(disk), set(disk.rows_of(names)), disk.verify()) == (16, set(names), 16)  # each once
 
 
 def test_a_build_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +186,8 @@ def test_a_build_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(open_gallery(disk.path)) == 3
     skipped = add_files(open_gallery(disk.path), classifier, files, label="blob")
     assert [Path(one.file).name for one in skipped] == ["broken.png"]
-    assert disk.below(tmp_path / "it's here") == set(files) - {files[3]}
-    assert disk.below(tmp_path / "it's") == set()
+    assert disk.files_below(tmp_path / "it's here") == set(files) - {files[3]}
+    assert disk.files_below(tmp_path / "it's") == set()
     matches = retrieve(classifier, files[0], disk, 9, where=f"date >= '{dates_of(files[:1])[0][:4]}'")[0]
     assert matches[0].file == files[0]
     assert sorted(match.label or "" for match in matches) == ["", "", "", *["blob"] * 4]

@@ -73,5 +73,5 @@ def test_of_one_example_nothing_can_be_checked_and_many_are_left_out_in_parts(cl
 
 @pytest.mark.parametrize(("right", "more"), [(1, True), (2, False)])
 def test_a_label_that_few_examples_get_needs_more(right: int, more: bool) -> None:
-    about = Rehearsal(examples=4, nearest="owl", told=4, right=right)
+    about = Rehearsal(examples=4, nearest="owl", outnumbered=4, right=right)
     assert about.words("new", []).endswith("Give more examples.") == more

@@ -14,7 +14,7 @@ from labelwise.tasks import retrieve as module
 from labelwise.tasks.gallery import Gallery, load_gallery, make_gallery
 from labelwise.tasks.gallery_files import gallery_of_files
 from labelwise.tasks.retrieve import search
-from labelwise.tasks.similarity import all_alike
+from labelwise.tasks.similarity import similarity_matrix
 from tests.conftest import blobs
 from tests.contract.subjects import roundtrip, trained
 from tests.pixels_of import px
@@ -35,7 +35,7 @@ def test_exact_search_is_the_sorted_similarity(method: str, chunk: int, monkeypa
     embeddings = np.asarray(trained(method).encode(TEST.images))
     with torch.no_grad():
         every = np.asarray(
-            all_alike(
+            similarity_matrix(
                 model, np.asarray(torch.tensor(embeddings[:9])), np.asarray(torch.tensor(embeddings)), "similarity"
             )
         )

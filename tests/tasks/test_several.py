@@ -17,7 +17,7 @@ from labelwise.fitting.training import training_data
 from labelwise.images.dataset import Split
 from labelwise.support.errors import DataError
 from labelwise.train.checkpoint import run_identity
-from labelwise.train.data import TensorSplit
+from labelwise.train.train_data import TensorSplit
 from tests.close import assert_close
 from tests.conftest import blobs, quick, squares
 from tests.contract.subjects import trained as trained_on_blobs

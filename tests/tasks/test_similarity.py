@@ -11,15 +11,15 @@ from labelwise.support.rows import unit_rows
 from labelwise.tasks.retrieve import search
 from labelwise.tasks.similarity import (
     By,
-    all_alike,
     best_score,
     check_score,
     comparable,
     cosines,
     known_scores,
-    row_alike,
+    row_similarity,
+    similarity_matrix,
 )
-from labelwise.tasks.verify import pair_scores, scored_pairs
+from labelwise.tasks.verify import pair_scores, score_pairs
 from tests.conftest import blobs
 from tests.contract.subjects import roundtrip, trained
 from tests.evaluation.test_verification import noisy
@@ -33,8 +33,8 @@ SCORES: tuple[By, ...] = ("similarity", "cosine", "sum", "whitened")
 @pytest.mark.parametrize("method", ["softmax", "prototype"])
 def test_rows_are_the_diagonal_of_the_table(method: str, by: By) -> None:
     model, embeddings = trained(method).head, trained(method).encode(TEST.images[:20])
-    table = all_alike(model, embeddings[:10], embeddings[10:], by)
-    rows = row_alike(model, embeddings[:10], embeddings[10:], by)
+    table = similarity_matrix(model, embeddings[:10], embeddings[10:], by)
+    rows = row_similarity(model, embeddings[:10], embeddings[10:], by)
     np.testing.assert_allclose(rows, table.diagonal(), atol=1e-5, rtol=1e-5)
 
 
@@ -44,12 +44,12 @@ def test_whitened_embeddings_are_comparable_by_their_cosine() -> None:
     assert isinstance(model, Whitens)
     ways = unit_rows(model.whitened(embeddings))
     np.testing.assert_allclose(
-        all_alike(model, embeddings, embeddings, "whitened"), ways @ ways.T, rtol=1e-5, atol=1e-5
+        similarity_matrix(model, embeddings, embeddings, "whitened"), ways @ ways.T, rtol=1e-5, atol=1e-5
     )
     pairs = pair_scores(model, embeddings, embeddings[::-1], "whitened")
     np.testing.assert_allclose(pairs, (ways * ways[::-1]).sum(1), rtol=1e-5, atol=1e-5)
     assert abs(ways @ ways.T - cosines(embeddings, embeddings)).max() > 0.05
-    same, different = scored_pairs(model, embeddings, TEST.targets, "whitened", (50, 0))
+    same, different = score_pairs(model, embeddings, TEST.targets, "whitened", (50, 0))
     assert same.mean() > different.mean()
 
 
@@ -58,10 +58,10 @@ def test_search_by_whitened_embeddings(candidates: int | None) -> None:
     classifier = trained("softmax")
     model, embeddings = classifier.head, classifier.encode(TEST.images)
     scores, places = search(model, embeddings[:5], embeddings, 4, candidates, by="whitened")
-    table = all_alike(model, embeddings[:5], embeddings, "whitened")
+    table = similarity_matrix(model, embeddings[:5], embeddings, "whitened")
     np.testing.assert_allclose(np.take_along_axis(table, places, 1), scores, atol=1e-5, rtol=1e-5)
     if candidates is not None:
-        near = np.argsort(-all_alike(model, embeddings[:5], embeddings, "cosine"), axis=1)[:, :candidates]
+        near = np.argsort(-similarity_matrix(model, embeddings[:5], embeddings, "cosine"), axis=1)[:, :candidates]
         table = np.take_along_axis(table, near, 1)
     np.testing.assert_allclose(-np.sort(-table, axis=1)[:, :4], scores, atol=1e-5, rtol=1e-5)
 

@@ -11,7 +11,7 @@ from labelwise.core.head import Compares
 from labelwise.core.metrics import det_curve, equal_error
 from labelwise.support.errors import DataError, UsageError
 from labelwise.tasks.similarity import By
-from labelwise.tasks.verify import pair_scores, scored_pairs
+from labelwise.tasks.verify import pair_scores, score_pairs
 from tests.changed import changed
 from tests.close import assert_close
 from tests.conftest import blobs, quick, squares
@@ -62,7 +62,7 @@ def test_threshold_by_equal_errors_and_by_false_accepts() -> None:
     classifier = trained("softmax")
     by: By
     for by in ("similarity", "cosine", "sum"):
-        same, different = scored_pairs(
+        same, different = score_pairs(
             classifier.head, classifier.encode(VAL.images), torch.as_tensor(VAL.targets), by, (10**6, 0)
         )
         rule = fit_verification(classifier, VAL, by=by).verifier
@@ -87,7 +87,7 @@ def test_probability_is_one_of_equally_frequent_kinds() -> None:
     assert rule is not None
     assert rule.eer > 0.02
     embeddings = classifier.encode(noisy.images)
-    same, different = scored_pairs(classifier.head, embeddings, noisy.targets, "similarity", (10**6, 0))
+    same, different = score_pairs(classifier.head, embeddings, noisy.targets, "similarity", (10**6, 0))
     chances = [expit(scores * rule.scale + rule.offset).mean() for scores in (same, different)]
     assert float(chances[0] + chances[1]) == pytest.approx(1, abs=0.1)
 
@@ -128,7 +128,7 @@ def test_what_is_missing_is_said() -> None:
 @pytest.mark.parametrize("by", ["similarity", "cosine", "sum"])
 def test_pairs_looked_up_in_a_table_score_the_same(by: By, monkeypatch: pytest.MonkeyPatch) -> None:
     model, embeddings = trained("prototype").head, trained("prototype").encode(VAL.images)
-    looked_up = scored_pairs(model, embeddings, torch.as_tensor(VAL.targets), by, (1_000, 0))
+    looked_up = score_pairs(model, embeddings, torch.as_tensor(VAL.targets), by, (1_000, 0))
     monkeypatch.setattr("labelwise.tasks.verify.TABLE", 0)
-    for found, slow in zip(looked_up, scored_pairs(model, embeddings, VAL.targets, by, (1_000, 0)), strict=True):
+    for found, slow in zip(looked_up, score_pairs(model, embeddings, VAL.targets, by, (1_000, 0)), strict=True):
         assert_close(found, slow, atol=1e-4, rtol=1e-4)

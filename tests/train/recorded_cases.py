@@ -15,11 +15,11 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Clarel, Encoder, Indicator, Izf, Multilabel, Prototype, Softmax
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.pretraining import Pretrain
+from labelwise.train.train_data import TensorSplit, TrainData
 from labelwise_papers.baselines.cgan import Cgan
 from labelwise_papers.baselines.supcon import Supcon
 
@@ -94,11 +94,11 @@ def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> fl
 
 def resumed(name: str, engine: str) -> float:
     """Return how far a run that was stopped on the way, and then resumed, ends from one in one go."""
-    from labelwise.train.step import RecordedStep, Step
+    from labelwise.train.step import RecordedStep, TrainingStep
 
     data, method = CASES[name]()
     whole, _ = trained(name, engine, exact=True)
-    kind = Step if engine == "eager" else RecordedStep
+    kind = TrainingStep if engine == "eager" else RecordedStep
     take, count = kind.take, 0
 
     def stops(*args: object) -> object:

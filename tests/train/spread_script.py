@@ -20,13 +20,12 @@ from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.images.dataset import Dataset
 from labelwise.methods import Clarel, Encoder, Indicator, Izf, Method, Multilabel, Prototype, Softmax, ZeroLabel
 from labelwise.methods.shared.linear import SoftmaxModel
-from labelwise.methods.zero_label.transport import Clustering, Matching
+from labelwise.methods.zero_label.transport import ClusteringSettings, Matching
 from labelwise.support.files import write_tensors
 from labelwise.support.processes import is_main_process
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.distribution import process_group
 from labelwise.train.loop import train
 from labelwise.train.method import Run
@@ -34,6 +33,7 @@ from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.pretraining import Pretrain
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 from labelwise_papers.baselines.cgan import Cgan
 from labelwise_papers.baselines.devise import Devise
 from labelwise_papers.baselines.supcon import Supcon
@@ -135,7 +135,7 @@ CASES: dict[str, Callable[[], tuple[Method, TrainData]]] = {
             naming="transport",
             prior="vectors",
             restarts=2,
-            clustering=Clustering(steps=8, batch=25),
+            clustering=ClusteringSettings(steps=8, batch=25),
             matching=Matching(steps=8, batch=25, lr=1e-3, clip=0.1),
         ),
         training_data(by_vector()),

@@ -44,7 +44,7 @@ def batch_of(data: Dataset, n: int = 16, seed: int = 5) -> Batch:
         images=as_float(px(part)[:n]),
         targets=torch.as_tensor(part.targets)[:n],
         rows=torch.arange(n),
-        rng=BatchRng.seeded(seed, n),
+        rng=BatchRng.from_seed(seed, n),
     )
 
 
@@ -67,7 +67,7 @@ def test_epsilon_grows_over_the_warm_up(blob_data: Dataset) -> None:
     weights = torch.randn(4, batch.images[0].numel(), generator=torch.Generator().manual_seed(0)) / 50
 
     def moved(settings: Adversarial, done: float) -> float:
-        found = settings.attacked(lambda part: linear_loss(weights, part), replace(batch, done=done))
+        found = settings.attacked(lambda part: linear_loss(weights, part), replace(batch, progress=done))
         return float((found - batch.images).abs().max())
 
     assert [moved(slow, done) for done in (0.0, 0.125, 0.5, 0.9)] == pytest.approx([0, 0.025, 0.1, 0.1])
@@ -79,7 +79,7 @@ def test_training_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Adversarial.attacked
 
     def watched(self: Adversarial, loss: Loss, batch: Batch) -> Tensor:
-        seen.append(batch.done)
+        seen.append(batch.progress)
         return found(self, loss, batch)
 
     monkeypatch.setattr(Adversarial, "attacked", watched)
@@ -107,7 +107,7 @@ def test_the_attack_leaves_no_trace_in_the_model(method: str) -> None:
         return stage.loss(batch)
 
     model.train()
-    terms = HARD.around(spied, model, data)(next(batches_of(stage.batches, 7)))
+    terms = HARD.wrap(spied, model, data)(next(batches_of(stage.batches, 7)))
     after = copy.deepcopy(model.state_dict())
     assert len(seen) == 1
     model.load_state_dict(before)
@@ -146,7 +146,7 @@ def test_every_step_of_an_attack_draws_the_same_numbers_and_none_of_the_batch(bl
         drawn.append(batch.rng.uniform(3))
         return {"sum": batch.images.sum()}
 
-    HARD.around(loss, model, training_data(blob_data))(batch_of(blob_data))
+    HARD.wrap(loss, model, training_data(blob_data))(batch_of(blob_data))
     assert len(drawn) == 5
     assert all(torch.equal(numbers, drawn[0]) for numbers in drawn[:4])
     assert torch.equal(drawn[4], batch_of(blob_data).rng.uniform(3))
@@ -215,7 +215,7 @@ def test_scores_can_be_attacked_instead_of_the_loss(blob_data: Dataset) -> None:
         seen.append(px(part))
         return {"none": model.encode_images(px(part)).sum() * 0}
 
-    replace(HARD, loss="scores").around(loss, model, data)(batch)
+    replace(HARD, loss="scores").wrap(loss, model, data)(batch)
     (found,) = seen  # the loss of the stage is asked once, the scores at every step
     classifier = bind_model(model, data.labels)
     before, after = (

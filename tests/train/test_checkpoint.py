@@ -18,13 +18,13 @@ from labelwise.methods import Softmax
 from labelwise.support.errors import StoreError, UsageError
 from labelwise.support.files import read_tensors, write_tensors
 from labelwise.train.batches import Batch
-from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors
-from labelwise.train.data import TrainData
+from labelwise.train.checkpoint import RunFolder, RunProgress, load_optimizer, optimizer_tensors
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel
 from labelwise.train.run_folder import sole_run
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 NEWEST, BEFORE, FIRST_STAGE = "checkpoint.safetensors", "previous.safetensors", "stage-0.safetensors"
 HEAD, JSON, TENSORS = 3, 60, -5  # bytes in the length of the head, in the JSON document, in the tensors
@@ -194,7 +194,7 @@ def test_a_kill_at_any_moment_of_a_write_leaves_a_checkpoint(
     folder = RunFolder(tmp_path, {"seed": 1})
     folder.start(resume=False)
     for epoch in (1, 2):
-        folder.write(Progress(epoch=epoch), {"model/x": torch.full((2,), epoch)})
+        folder.write(RunProgress(epoch=epoch), {"model/x": torch.full((2,), epoch)})
     plain, left = os.replace, [None] * calls
 
     def rename(old: Path, new: Path) -> None:
@@ -208,14 +208,14 @@ def test_a_kill_at_any_moment_of_a_write_leaves_a_checkpoint(
         patch.setattr(Path, "unlink", lambda *_, **__: None)
         if calls < 2:
             with pytest.raises(StopError):
-                folder.write(Progress(epoch=3), {"model/x": torch.full((2,), 3)})
+                folder.write(RunProgress(epoch=3), {"model/x": torch.full((2,), 3)})
         else:
-            folder.write(Progress(epoch=3), {"model/x": torch.full((2,), 3)})
+            folder.write(RunProgress(epoch=3), {"model/x": torch.full((2,), 3)})
     again = RunFolder(tmp_path, {"seed": 1})
     progress = again.start(resume=True)
     assert progress.epoch == (3 if calls == 2 else 2)
     assert again.read()["model/x"].tolist() == [progress.epoch] * 2
-    again.write(Progress(epoch=4), {})
+    again.write(RunProgress(epoch=4), {})
     third = RunFolder(tmp_path, {"seed": 1})
     assert third.start(resume=True).epoch == 4
     assert read_tensors(tmp_path / BEFORE)[1]["progress"]["epoch"] == progress.epoch
@@ -225,12 +225,12 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(tmp_path: Pat
     folder = RunFolder(tmp_path, {"seed": 1})
     folder.start(resume=False)
     for epoch in (1, 2):
-        folder.write(Progress(epoch=epoch), {})
+        folder.write(RunProgress(epoch=epoch), {})
     flip(tmp_path / NEWEST, JSON)
     again = RunFolder(tmp_path, {"seed": 1})
     with pytest.warns(UserWarning, match="goes on from the checkpoint before it"):
         assert again.start(resume=True).epoch == 1
-    again.write(Progress(epoch=3), {})
+    again.write(RunProgress(epoch=3), {})
     stand = [read_tensors(tmp_path / file)[1]["progress"]["epoch"] for file in (NEWEST, BEFORE)]
     assert stand == [3, 1]
 

@@ -14,7 +14,6 @@ from labelwise.support.errors import Interrupted, UsageError
 from labelwise.support.settings import override
 from labelwise.train.augment import Augment
 from labelwise.train.contrastive import alignment, contrastive_augment, momentum_contrast, nt_xent, uniformity
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import as_float
@@ -22,6 +21,7 @@ from labelwise.train.networks.encoder import Encoder
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.pretraining import ContrastModel, Pretrain, pretrain
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TrainData
 from tests.epochs import batches_of
 from tests.pixels_of import px
 from tests.stopping import stopped_at
@@ -161,7 +161,7 @@ def test_training_tells_pictures_apart(kind: str, blob_data: Dataset) -> None:
     fresh.encoder.fit_normalisation(px(data.train))
     model, _ = train(method, data, CPU)
     images = as_float(px(data.val))
-    views = [change(images, BatchRng.seeded(seed, len(images))) for seed in (1, 2)]
+    views = [change(images, BatchRng.from_seed(seed, len(images))) for seed in (1, 2)]
 
     def loss(of: torch.nn.Module) -> float:
         assert isinstance(of, ContrastModel)

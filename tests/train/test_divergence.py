@@ -12,11 +12,11 @@ from labelwise.images.dataset import Dataset
 from labelwise.methods import Encoder, Indicator, Softmax
 from labelwise.support.errors import LabelwiseError
 from labelwise.support.files import read_tensors
-from labelwise.train.data import TrainData
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel, first_not_finite
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 SMALL = Encoder(backbone="convnet", width=4)
 

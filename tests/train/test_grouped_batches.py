@@ -9,7 +9,7 @@ from torch import Tensor
 from labelwise.support.errors import UsageError
 from labelwise.train.augment import Augment
 from labelwise.train.batches import GroupedBatches, Shard
-from labelwise.train.data import TensorSplit
+from labelwise.train.train_data import TensorSplit
 from tests.epochs import batches_of
 
 

@@ -13,7 +13,7 @@ from labelwise.support.errors import UsageError
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.optimizers import MovingAverage
-from labelwise.train.step import Step
+from labelwise.train.step import TrainingStep
 from tests.conftest import blobs, quick
 
 
@@ -60,7 +60,7 @@ def test_a_run_ends_with_the_average() -> None:
 def test_a_resumed_run_ends_with_the_same_average(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, method = training_data(blobs()), averaging()
     whole, _ = train(method, data, Run(device="cpu"))
-    taken, step = [0], Step.take
+    taken, step = [0], TrainingStep.take
 
     def stops(*given: object) -> object:
         taken[0] += 1
@@ -68,7 +68,7 @@ def test_a_resumed_run_ends_with_the_same_average(tmp_path: Path, monkeypatch: p
             raise ZeroDivisionError
         return step(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Step, "take", stops)
+    monkeypatch.setattr(TrainingStep, "take", stops)
     run = Run(device="cpu", folder=tmp_path, checkpoint_seconds=0)
     with pytest.raises(ZeroDivisionError):
         train(method, data, run)

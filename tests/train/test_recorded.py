@@ -76,7 +76,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr("labelwise.train.step._watched", Watch)
+    monkeypatch.setattr("labelwise.train.step._caught_warnings", Watch)
     return waits
 
 

@@ -25,15 +25,15 @@ from labelwise.support.files import read_tensors, write_tensors
 from labelwise.support.processes import deferred_signals
 from labelwise.support.settings import of_the_run
 from labelwise.support.writable import write_atomically
-from labelwise.train.batches import Batch, Shard, ShuffledBatches, ahead
-from labelwise.train.checkpoint import Progress, RunFolder
-from labelwise.train.data import TensorSplit, TrainData
+from labelwise.train.batches import Batch, Shard, ShuffledBatches, prefetch
+from labelwise.train.checkpoint import RunFolder, RunProgress
 from labelwise.train.distribution import choose_device
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TensorSplit, TrainData
 from tests.changed import model_of
 from tests.conftest import blobs, quick
 from tests.epochs import batches_of
@@ -153,13 +153,13 @@ def test_batches_are_the_same_in_parts() -> None:
 
 def test_ahead_keeps_order_passes_errors_and_stops() -> None:
     items = [torch.tensor(i) for i in range(50)]
-    assert [int(item) for item in ahead(iter(items))] == list(range(50))
+    assert [int(item) for item in prefetch(iter(items))] == list(range(50))
 
     def fails() -> Iterator[Tensor]:
         yield items[0]
         raise StopError
 
-    got = ahead(fails())
+    got = prefetch(fails())
     assert int(next(got)) == 0
     with pytest.raises(StopError):
         next(got)
@@ -170,7 +170,7 @@ def test_ahead_keeps_order_passes_errors_and_stops() -> None:
             made.append(item)
             yield item
 
-    few = ahead(counted(), depth=2)
+    few = prefetch(counted(), depth=2)
     next(few)
     few.close()  # type: ignore[attr-defined]
     assert len(made) <= 6
@@ -283,7 +283,7 @@ def test_what_a_step_draws_depends_on_the_step_alone(blob_data: Dataset) -> None
 def test_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run", {"seed": 1})
     folder.start(resume=False)
-    folder.write(Progress(epoch=1), {"model/x": torch.ones(2)})
+    folder.write(RunProgress(epoch=1), {"model/x": torch.ones(2)})
     with pytest.raises(UsageError, match=r"unfinished run.*--resume"):
         folder.start(resume=False)
     with pytest.raises(UsageError, match="seed: was 1, now 2"):
@@ -392,7 +392,7 @@ def test_checkpoints_are_written_however_short_epochs_are(
 ) -> None:
     clock, written, plain = itertools.count(), list[int](), RunFolder.write
 
-    def write(self: RunFolder, now: Progress, tensors: dict[str, Tensor]) -> None:
+    def write(self: RunFolder, now: RunProgress, tensors: dict[str, Tensor]) -> None:
         written.append(now.epoch)
         plain(self, now, tensors)
 

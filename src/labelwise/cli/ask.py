@@ -30,6 +30,6 @@ def ask(
     images, _, _ = open_images(classifier, [image], strict=True)
     (answer,) = run(classifier.scores(images), name)
     word = ("yes", "bold green") if answer.yes else ("no", "bold red")
-    about = asdict(answer) if text is None else {**asdict(answer), "label": None, "text": text}
+    record = asdict(answer) if text is None else {**asdict(answer), "label": None, "text": text}
     line = styled(f"Is it {text or name}? ", word, f" (probability of a yes: {percent(answer.probability)})")
-    show({"model": str(model), "file": str(image), **about}, line)
+    show({"model": str(model), "file": str(image), **record}, line)

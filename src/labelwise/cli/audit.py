@@ -55,47 +55,57 @@ def audit(
     if patch is not None and corrected is not None:
         _apply_patch(corrected, dataset, patch)
         return
-    found = lw.suspects(dataset)
-    written = []
+    suspects = lw.suspects(dataset)
+    files = []
     if table is not None:
-        written.append(_write(table, COLUMNS, ([str(asdict(one)[name]) for name in COLUMNS] for one in found)))
+        files.append(_write(table, COLUMNS, ([str(asdict(suspect)[name]) for name in COLUMNS] for suspect in suspects)))
     if corrected is not None:
-        written.append(_write_corrected(corrected, dataset, found))
+        files.append(_write_corrected(corrected, dataset, suspects))
     if page is not None:
-        written.append(_write_page(page, dataset, found))
-    doubtful, twins = [one for one in found if one.reason == "label"], [one for one in found if one.other]
-    lines: list[RenderableType] = [one_line(_line(one)) for one in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"The first {SHOWN} of {len(found)}. --csv FILE writes all of them.")
-    clash = sum(one.doubtful for one in twins)
+        files.append(_write_page(page, dataset, suspects))
+    doubtful, twins = (
+        [suspect for suspect in suspects if suspect.reason == "label"],
+        [suspect for suspect in suspects if suspect.other],
+    )
+    lines: list[RenderableType] = [one_line(_line(suspect)) for suspect in suspects[:SHOWN]]
+    if len(suspects) > SHOWN:
+        lines.append(f"The first {SHOWN} of {len(suspects)}. --csv FILE writes all of them.")
+    clash = sum(suspect.doubtful for suspect in twins)
     lines.append(f"Doubtful labels: {len(doubtful)}. Duplicates: {len(twins)}, {clash} of them under another label.")
-    close, odd = (sum(one.reason == reason for one in found) for reason in ("ambiguous", "odd"))
+    close, odd = (sum(suspect.reason == reason for suspect in suspects) for reason in ("ambiguous", "odd"))
     lines.append(f"Ambiguous images: {close}. Odd images, unlike all labels: {odd}.")
-    lines += [styled((str(place), "bold"), " written") for place in written]
+    lines += [styled((str(place), "bold"), " written") for place in files]
     if corrected is not None:
-        sure = sum(one.probability >= APPLIED for one in doubtful)
+        sure = sum(suspect.probability >= APPLIED for suspect in doubtful)
         lines.append(
             one_line(
                 f"{corrected} has {sure} suggested labels with a probability of at least {percent(APPLIED)}. Check it, then fit it."
             )
         )
-    show({"data": data, "suspects": [asdict(one) for one in found], "written": [str(one) for one in written]}, *lines)
+    show(
+        {
+            "data": data,
+            "suspects": [asdict(suspect) for suspect in suspects],
+            "written": [str(suspect) for suspect in files],
+        },
+        *lines,
+    )
 
 
 def _apply_patch(file: Path, dataset: "lw.data.Dataset", patch: Path) -> None:
     """Write a table of all images with the corrected labels."""
     from labelwise.images.corrections import correct, read_corrections
 
-    data, changed, added = correct(dataset, read_corrections(patch))
+    data, changed_rows, added_rows = correct(dataset, read_corrections(patch))
     _write_corrected(file, data, [])
-    words = f" written: {changed} labels changed, {added} images added"
-    show({"written": [str(file)], "changed": changed, "added": added}, styled((str(file), "bold"), words))
+    words = f" written: {changed_rows} labels changed, {added_rows} images added"
+    show({"written": [str(file)], "changed": changed_rows, "added": added_rows}, styled((str(file), "bold"), words))
 
 
-def _line(one: "Suspect") -> str:
+def _line(suspect: "Suspect") -> str:
     """Return the line that describes a suspect."""
-    likely = "" if one.reason == "copy" else f" ({percent(one.probability)})"
-    return f"{one.file}: labelled {one.label or 'nothing'}, {one.words}{likely}"
+    likely = "" if suspect.reason == "copy" else f" ({percent(suspect.probability)})"
+    return f"{suspect.file}: labelled {suspect.label or 'nothing'}, {suspect.words}{likely}"
 
 
 def _write(file: Path, columns: tuple[str, ...], rows: Iterable[list[str]]) -> Path:
@@ -108,21 +118,25 @@ def _write(file: Path, columns: tuple[str, ...], rows: Iterable[list[str]]) -> P
     return file
 
 
-def _write_corrected(file: Path, dataset: "lw.data.Dataset", found: "list[Suspect]") -> Path:
+def _write_corrected(file: Path, dataset: "lw.data.Dataset", suspects: "list[Suspect]") -> Path:
     """Write a table of all images with the most probable suggested labels."""
     from labelwise.images.dataset import SPLITS
     from labelwise.images.split.divide import pool
 
     if not dataset.own_images:
         raise UsageError("--apply needs image files.")
-    whole, suggested = (
+    images, suggestions = (
         pool(dataset),
-        {one.row: one.suggested for one in found if one.reason == "label" and one.probability >= APPLIED},
+        {
+            suspect.row: suspect.suggested
+            for suspect in suspects
+            if suspect.reason == "label" and suspect.probability >= APPLIED
+        },
     )
-    labels = whole.words(dataset.labels.names)
+    labels = images.words(dataset.labels.names)
     splits = [name for name in SPLITS if name in dataset.splits for _ in range(len(dataset.splits[name]))]
-    paths = [os.path.relpath(name, file.absolute().parent) for name in whole.files]
-    rows = [[path, suggested.get(row, labels[row])] for row, path in enumerate(paths)]
+    paths = [os.path.relpath(name, file.absolute().parent) for name in images.files]
+    rows = [[path, suggestions.get(row, labels[row])] for row, path in enumerate(paths)]
     if dataset.own_splits:
         return _write(
             file, ("path", "label", "split"), ([*row, split] for row, split in zip(rows, splits, strict=True))
@@ -130,12 +144,12 @@ def _write_corrected(file: Path, dataset: "lw.data.Dataset", found: "list[Suspec
     return _write(file, ("path", "label"), rows)
 
 
-def _write_page(file: Path, dataset: "lw.data.Dataset", found: "list[Suspect]") -> Path:
+def _write_page(file: Path, dataset: "lw.data.Dataset", suspects: "list[Suspect]") -> Path:
     """Write a page of the images to check."""
     from labelwise.images.split.divide import pool
     from labelwise.reporting.answer_sheet import suspects_page
 
-    whole = pool(dataset)
-    page = suspects_page(dataset.name, found, whole.images, dataset.labels.names)
+    images = pool(dataset)
+    page = suspects_page(dataset.name, suspects, images.images, dataset.labels.names)
     write_file(file, page.encode("utf-8", "replace"))
     return file

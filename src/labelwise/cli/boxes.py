@@ -12,7 +12,7 @@ from labelwise.cli.output import percent, plain_table
 from labelwise.support.text import to_cell
 
 if TYPE_CHECKING:
-    from labelwise.tasks.joined import Joined
+    from labelwise.tasks.box_answers import Joined
 
 SEEN = ("empty", "person", "vehicle")  # what joined answers may be, besides labels
 LEVEL = "level"  # one more column where answers are joined: box, frame, image, video or event
@@ -27,25 +27,30 @@ class Boxing:
     frame_rate: Annotated[float, Option(min=0.001, max=1000, help="Frames for each second of a video.")] = 1.0
 
 
-def joined_cells(one: "Joined") -> list[str]:
-    """Return the row of a joined answer, whose labels are those of its boxes."""
-    probability = "" if one.probability is None else f"{one.probability:.4f}"
-    words = [to_cell(text) for text in (one.name, one.label, ";".join(word for word, _ in one.counts))]
-    return [*words, probability, "", "", "", one.level]
+def joined_cells(answer: "Joined") -> list[str]:
+    """Return the row of a joined answer, with the labels of its boxes."""
+    probability = "" if answer.probability is None else f"{answer.probability:.4f}"
+    words = [to_cell(text) for text in (answer.name, answer.label, ";".join(word for word, _ in answer.counts))]
+    return [*words, probability, "", "", "", answer.level]
 
 
-def joined_table(joined: Sequence["Joined"]) -> Iterator[RenderableType]:
+def joined_table(answers: Sequence["Joined"]) -> Iterator[RenderableType]:
     """Yield the table of what images and events show, if boxes were classified."""
     for level in ("image", "video", "event"):
         rows = [
-            (one.name, one.label, "" if one.probability is None else percent(one.probability), _counts(one))
-            for one in joined
-            if one.level == level
+            (
+                answer.name,
+                answer.label,
+                "" if answer.probability is None else percent(answer.probability),
+                _counts(answer),
+            )
+            for answer in answers
+            if answer.level == level
         ]
         if rows:
             parts = "boxes or frames" if level == "event" else "frames" if level == "video" else "boxes"
             yield plain_table(level, "answer", ">probability", parts, rows=rows)
 
 
-def _counts(one: "Joined") -> str:
-    return ", ".join(f"{count} {word}" for word, count in one.counts)
+def _counts(answer: "Joined") -> str:
+    return ", ".join(f"{count} {word}" for word, count in answer.counts)

@@ -11,19 +11,19 @@ def cache(clear: Annotated[bool, Option("--clear", help="Remove everything in it
     """Show the feature cache, or clear it."""
     from labelwise.support.cache import Cache, is_on
 
-    kept = Cache()
-    before = kept.contents()
+    feature_cache = Cache()
+    before = feature_cache.contents()
     if clear:
-        kept.clear()
-    now = kept.contents() if clear else before
-    table = plain_table("encoder", ">images", rows=[(name, str(count)) for name, count in now.encoders.items()])
-    words = f"{now.file}: {now.megabytes:.1f} MB of at most {now.limit:.0f}"
+        feature_cache.clear()
+    after = feature_cache.contents() if clear else before
+    table = plain_table("encoder", ">images", rows=[(name, str(count)) for name, count in after.encoders.items()])
+    words = f"{after.file}: {after.megabytes:.1f} MB of at most {after.limit:.0f}"
     words += "" if is_on() else "; off, because of LABELWISE_CACHE"
-    freed = [f"Removed {before.megabytes:.1f} MB."] if clear else []
+    lines = [f"Removed {before.megabytes:.1f} MB."] if clear else []
     document = {
-        **vars(now),
-        "file": str(now.file),
+        **vars(after),
+        "file": str(after.file),
         "on": is_on(),
         "cleared_megabytes": before.megabytes if clear else 0.0,
     }
-    show(document, *freed, one_line(words), *([table] if now.encoders else []))
+    show(document, *lines, one_line(words), *([table] if after.encoders else []))

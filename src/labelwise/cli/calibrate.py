@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import PRIOR_HELP, open_data_for, open_model, restricted
-from labelwise.cli.options import Choice, Model, Out, ScoreBy, shared
+from labelwise.cli.options import Choice, Model, Out, ScoreBy, shared_options
 from labelwise.cli.output import calibration_line, one_line, percent, show, styled
 from labelwise.support.errors import DataError, UsageError
 
@@ -25,7 +25,7 @@ ACCEPTS_HELP = "Share of different pairs that verify may accept."
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What is fitted, and thresholds that a person chooses."""
+    """What to fit, and thresholds set by the user."""
 
     known_rate: Annotated[float, Option(help="Share of known images that stay known.")] = 0.95
     false_accepts: Annotated[float | None, Option(help=ACCEPTS_HELP)] = None
@@ -50,18 +50,18 @@ def calibrate(
     from labelwise.tasks.calibrate import calibrate as run
     from labelwise.tasks.verify import Rule, can_verify, fit_verifier
 
-    check_free(out_folder, shared().overwrite)
+    check_free(out_folder, shared_options().overwrite)
     classifier = open_model(model)
     if rules.prior is not None:
         classifier = restricted(classifier, rules.prior)
-    chosen = {**classifier.thresholds, **_by_label(rules.threshold)}
+    thresholds = {**classifier.thresholds, **_by_label(rules.threshold)}
     document: dict[str, Any] = {"model": str(out_folder)}
     lines: list[RenderableType] = []
     if data is None:
-        if (not chosen and rules.prior is None) or rules.precision:
+        if (not thresholds and rules.prior is None) or rules.precision:
             raise UsageError("Give images to calibrate on, or set a threshold: --threshold LABEL=P.")
-        classifier = classifier.with_thresholds(chosen)
-        about = ""
+        classifier = classifier.with_thresholds(thresholds)
+        note_line = ""
     else:
         part = _part(classifier, open_data_for(classifier, data), split)
         evaluation = Evaluation.of(classifier, part.split, part.labels)
@@ -71,15 +71,15 @@ def calibrate(
             rule: Rule = "eer" if rules.false_accepts is None else rules.false_accepts
             classifier = fit_verifier(scores.of(classifier), part.split.targets, rule, by=rules.by)
         if rules.precision:
-            chosen |= thresholds_for(replace(evaluation, scores=scores.of(classifier)), _by_label(rules.precision))
-        classifier = classifier.with_thresholds(chosen)
+            thresholds |= thresholds_for(replace(evaluation, scores=scores.of(classifier)), _by_label(rules.precision))
+        classifier = classifier.with_thresholds(thresholds)
         figures = classifier.origin.summary["calibration"]
-        about = f": calibrated on {figures['images']} images. {calibration_line(figures)}."
+        note_line = f": calibrated on {figures['images']} images. {calibration_line(figures)}."
         document |= {"calibration": figures, "measured": part.figures()}
         lines.append(one_line(part.words))
-    lw.save(classifier, out_folder, overwrite=shared().overwrite)
-    lines += [one_line(f'"{name}" is answered at {percent(value)} or more.') for name, value in chosen.items()]
-    show({**document, "thresholds": chosen}, *lines, styled((str(out_folder), "bold"), about))
+    lw.save(classifier, out_folder, overwrite=shared_options().overwrite)
+    lines += [one_line(f'"{name}" is answered at {percent(value)} or more.') for name, value in thresholds.items()]
+    show({**document, "thresholds": thresholds}, *lines, styled((str(out_folder), "bold"), note_line))
 
 
 def _by_label(words: list[str] | None) -> dict[str, float]:
@@ -101,10 +101,10 @@ def _part(classifier: "Classifier", data: "lw.data.Dataset", split: str | None) 
     from labelwise.evaluation.test_set import select_test_set
 
     part = select_test_set(classifier, data, split or "all")
-    trained = data.own_splits or part.doubt or bool(part.leaked.any())
-    if split is None and trained and not data.own_splits and classifier.head.kind == "discriminant":
+    in_training = data.own_splits or part.doubt or bool(part.leaked.any())
+    if split is None and in_training and not data.own_splits and classifier.head.kind == "discriminant":
         raise DataError(
             f'This classifier was trained on all of "{data.name}" except the test images, and calibrated on it by leave-one-out. '
             "Give other images, or choose some with --split."
         )
-    return select_test_set(classifier, data, "val") if split is None and trained else part
+    return select_test_set(classifier, data, "val") if split is None and in_training else part

@@ -16,7 +16,7 @@ from labelwise.cli.boxes import LEVEL, SEEN, Boxing, joined_cells, joined_table
 from labelwise.cli.camera_traps import Form, check_form, write_form
 from labelwise.cli.inputs import PIECE, PRIOR_HELP, open_model, read_pieces, restricted
 from labelwise.cli.jobs import is_job, make_job, run_job
-from labelwise.cli.options import Model, Paths, refuse_workers, shared
+from labelwise.cli.options import Model, Paths, refuse_workers, shared_options
 from labelwise.cli.output import Bar, note, percent, plain_table, show, styled
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted
 from labelwise.images.decode.crops import parse_crop
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
     from labelwise.images.formats.boxes import Boxes
     from labelwise.images.images import Images
+    from labelwise.tasks.box_answers import Joined
     from labelwise.tasks.classify import Prediction
-    from labelwise.tasks.joined import Joined
 
 SHOWN = 1_000  # rows of the table on the screen
 COLUMNS = ("file", "answer", "labels", "probability", "second", "second_probability", "outlier")
@@ -65,7 +65,7 @@ class Writing:
 
     def unsorted(self, files: "Images") -> "Images":
         """Return the files that are not already in the sorted folder."""
-        from labelwise.images.stored import FileImages
+        from labelwise.images.file_images import FileImages
 
         if self.sort_into is None:
             return files
@@ -77,7 +77,7 @@ class Writing:
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """What answers list and promise."""
+    """Options for answers: what to list and to promise."""
 
     top: Annotated[int, Option(min=1, help="How many labels to list.")] = 3
     coverage: Annotated[float | None, Option(help="List enough labels to hold the right one this often.")] = None
@@ -86,7 +86,7 @@ class Asking:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerRow:
     """The answer for one image: a label, unknown, unsure or none."""
 
     file: str
@@ -95,20 +95,22 @@ class Answer:
 
     def cells(self) -> list[str]:
         """Return a row of the table of answers."""
-        one = self.prediction
-        second = one.top[1] if len(one.top) > 1 else ("", None)
-        numbers = ("" if value is None else f"{value:.4f}" for value in (one.probability, second[1], one.outlier))
+        prediction = self.prediction
+        second = prediction.top[1] if len(prediction.top) > 1 else ("", None)
+        numbers = (
+            "" if value is None else f"{value:.4f}" for value in (prediction.probability, second[1], prediction.outlier)
+        )
         probability, runner_up, outlier = numbers
-        labels = ";".join(one.labels or (one.top[0][0],))
+        labels = ";".join(prediction.labels or (prediction.top[0][0],))
         words = (to_cell(text) for text in (self.file, self.word, labels, second[0]))
-        file, word, labels, other = words
-        return [file, word, labels, probability, other, runner_up, outlier]
+        file, word, labels, score = words
+        return [file, word, labels, probability, score, runner_up, outlier]
 
 
-def answer(file: str, prediction: "Prediction", min_probability: float) -> Answer:
+def answer(file: str, prediction: "Prediction", min_probability: float) -> AnswerRow:
     """Return the answer for an image; a label below ``min_probability`` counts as unsure, unless a share of errors is promised."""
     sure = prediction.parents is not None or prediction.probability >= min_probability
-    return Answer(file, prediction.label if sure or not prediction.known else UNSURE, prediction)
+    return AnswerRow(file, prediction.label if sure or not prediction.known else UNSURE, prediction)
 
 
 def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None:
@@ -118,22 +120,22 @@ def read_only(words: str | None, labels: Sequence[str]) -> frozenset[str] | None
     if words is None:
         return None
     names = [name.strip() for name in next(csv.reader([words], skipinitialspace=True), [])]
-    known = Labels(names=(*labels, UNKNOWN, UNSURE, NONE))
+    allowed = Labels(names=(*labels, UNKNOWN, UNSURE, NONE))
     for name in names:
-        if known.find(name) is None:
+        if allowed.find(name) is None:
             raise UsageError(
-                f'--only: "{name}" is not a possible answer.{suggest(name, known.names)} Answers: {listing(known.names)}.'
+                f'--only: "{name}" is not a possible answer.{suggest(name, allowed.names)} Answers: {listing(allowed.names)}.'
             )
     if not names:
         raise UsageError("--only takes labels separated by commas; given none.")
-    return frozenset(map(known.meant, names))
+    return frozenset(map(allowed.meant, names))
 
 
 class Answers:
     """Collects the selected answers and sorts images as they arrive."""
 
     def __init__(self, writing: Writing, labels: Sequence[str]) -> None:
-        self.writing, self.rows, self.joined = writing, list[Answer](), list["Joined"]()
+        self.writing, self.rows, self.joined = writing, list[AnswerRow](), list["Joined"]()
         self._labels = labels
         self._only = read_only(writing.only, labels)
         self._sorter = writing.sort_into and Sorter(
@@ -145,26 +147,28 @@ class Answers:
 
             self._sheet = Sheet()
 
-    def add(self, one: Answer, read: Callable[[], Any], *, place: bool = True) -> None:
-        """Add the answer for an image if it is selected; ``read`` returns its pixels ``[c, h, w]``, ``place`` sorts its file."""
-        if self._only is not None and one.word not in self._only:
+    def add(self, answer: AnswerRow, read: Callable[[], Any], *, place: bool = True) -> None:
+        """Add the answer for an image if it is selected; ``read`` returns its pixels ``[c, h, w]``, ``place`` copies its file."""
+        if self._only is not None and answer.word not in self._only:
             return
-        self.rows.append(one)
+        self.rows.append(answer)
         if self._sorter and place:
-            self._sorter.place(one.file, one.word)
+            self._sorter.place(answer.file, answer.word)
         if self._sheet:
-            self._sheet.add(one.word, one.file, one.prediction, read())
+            self._sheet.add(answer.word, answer.file, answer.prediction, read())
 
     def collect(
         self, classifier: "Classifier", files: "Images", boxes: "Boxes", asking: Asking
     ) -> list[dict[str, str]]:
         """Add the answers for all images, and those that join boxes; return the unreadable files."""
+        from labelwise.tasks.box_answers import decider, join
         from labelwise.tasks.classify import classify as predictions
-        from labelwise.tasks.joined import decider, join
 
         in_boxes: dict[str, Any] = {}
         skipped: list[dict[str, str]] = []
-        count = len(classifier.labels) if classifier.calibration.multilabel and not shared().json else asking.top
+        count = (
+            len(classifier.labels) if classifier.calibration.multilabel and not shared_options().json else asking.top
+        )
         pieces: Iterable[Any] = with_bar(read_pieces(classifier, files), -(-len(files) // PIECE), "Classifying")
         for images, names, unread in pieces:
             skipped += unread
@@ -172,11 +176,13 @@ class Answers:
             some = (
                 predictions(scores, top=count, coverage=asking.coverage, max_error=asking.max_error) if scores else []
             )
-            for row, (name, one) in enumerate(zip(names, some, strict=True)):
+            for row, (name, prediction) in enumerate(zip(names, some, strict=True)):
                 if scores and name in boxes.records:
-                    in_boxes[name] = one.label, scores.reported[row]
+                    in_boxes[name] = prediction.label, scores.reported[row]
                 reading = partial(_pixels, classifier, images, row)
-                self.add(answer(name, one, self.writing.min_probability), reading, place=name not in boxes.records)
+                self.add(
+                    answer(name, prediction, self.writing.min_probability), reading, place=name not in boxes.records
+                )
         self._join(join(boxes.records, in_boxes, decider(classifier, asking.max_error)))
         return skipped
 
@@ -199,13 +205,13 @@ class Answers:
         return [str(path) for path in (table, sheet, folder) if path is not None]
 
 
-def table_of(answers: Iterable[Answer], joined: Sequence["Joined"] = ()) -> bytes:
-    """Return the answers as a CSV file; those of boxes are followed by what images and events show."""
+def table_of(answers: Iterable[AnswerRow], box_answers: Sequence["Joined"] = ()) -> bytes:
+    """Return the answers as CSV; answers of boxes are followed by those of images and events."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow((*COLUMNS, LEVEL) if joined else COLUMNS)
-    writer.writerows([*one.cells(), _level(one.file)] if joined else one.cells() for one in answers)
-    writer.writerows(joined_cells(one) for one in joined)
+    writer.writerow((*COLUMNS, LEVEL) if box_answers else COLUMNS)
+    writer.writerows([*answer.cells(), _level(answer.file)] if box_answers else answer.cells() for answer in answers)
+    writer.writerows(joined_cells(answer) for answer in box_answers)
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
@@ -239,23 +245,25 @@ def classify(model: Model, paths: Paths, *, asking: Asking, boxing: Boxing, writ
         classifier = restricted(classifier, prior)
     words = (*classifier.labels.names, *(classifier.labels.groups if asking.max_error is not None else ()))
     answers = Answers(writing, words)
-    places, boxes = all_boxes(paths, boxing.min_detection, shared().root, boxing.events, boxing.frame_rate)
+    places, boxes = all_boxes(paths, boxing.min_detection, shared_options().root, boxing.events, boxing.frame_rate)
     files = writing.unsorted(as_images(places) if places else boxes.images)
     several = classifier.calibration.multilabel
     skipped = answers.collect(classifier, files, boxes, asking)
     if writing.form is not None and writing.out is not None:
         write_form(writing.form, writing.out, paths, answers, boxes.records, model)
-    written = answers.write(str(model))
+    written_files = answers.write(str(model))
     document: dict[str, Any] = {"model": str(model), "predictions": _rows(answers.rows), "skipped": skipped}
     document |= {"joined": list(map(asdict, answers.joined))} if boxes.records else {}
     if prior is not None:
         document["prior"] = {"file": str(prior), "labels": list(classifier.labels.names)}
-    if written:
-        document |= {"written": written, "answers": dict(Counter(one.word for one in answers.rows))}
-    rows = [one for one in answers.rows if _level(one.file) != "frame"]  # videos have one answer
-    if not written and len(rows) > SHOWN:
+    if written_files:
+        document |= {"written": written_files, "answers": dict(Counter(answer.word for answer in answers.rows))}
+    rows = [row for row in answers.rows if _level(row.file) != "frame"]  # videos have one answer
+    if not written_files and len(rows) > SHOWN:
         note(f"The first {SHOWN} of {len(rows)} images are shown; --csv FILE writes all.")
-    lines = [*_summary(answers.rows, written)] if written else [_table(rows[:SHOWN], several)] if rows else []
+    lines = (
+        [*_summary(answers.rows, written_files)] if written_files else [_table(rows[:SHOWN], several)] if rows else []
+    )
     show(document, *lines, *joined_table(answers.joined[:SHOWN]))
 
 
@@ -264,9 +272,9 @@ def _pixels(classifier: "Classifier", images: "Images", row: int) -> Any:
     return images.read([row], classifier.shape, classifier.encoder.fit)[0]
 
 
-def _rows(answers: list[Answer]) -> list[dict[str, Any]]:
+def _rows(answers: list[AnswerRow]) -> list[dict[str, Any]]:
     """Return the predictions as JSON values."""
-    rows: list[dict[str, Any]] = [{**asdict(one.prediction), "file": one.file} for one in answers]
+    rows: list[dict[str, Any]] = [{**asdict(answer.prediction), "file": answer.file} for answer in answers]
     for row in rows:
         if row["parents"] is None:
             del row["parents"]
@@ -274,28 +282,36 @@ def _rows(answers: list[Answer]) -> list[dict[str, Any]]:
     return rows
 
 
-def _table(answers: list[Answer], multilabel: bool) -> RenderableType:
+def _table(answers: list[AnswerRow], multilabel: bool) -> RenderableType:
     """Return a table of images and their best labels; with several labels per image, every label that holds."""
     table = plain_table("image", "label", "", ">probability")
-    for each in answers:
-        one = each.prediction
-        if one.label in (UNKNOWN, UNSURE):
-            table.add_row(each.file, styled((one.label, "bold yellow"), f", looks most like {one.top[0][0]}"), "", "")
+    for answer in answers:
+        prediction = answer.prediction
+        if prediction.label in (UNKNOWN, UNSURE):
+            table.add_row(
+                answer.file,
+                styled((prediction.label, "bold yellow"), f", looks most like {prediction.top[0][0]}"),
+                "",
+                "",
+            )
             continue
-        count = max(len(one.labels), 1) if multilabel else len(one.top)
-        listed = one.top[:count]
-        if one.parents is not None:  # the answer may be a parent, which is not among the labels
-            listed = ((one.label, one.probability), *(pair for pair in listed if pair[0] != one.label))
-        for rank, (label, value) in enumerate(listed):
+        count = max(len(prediction.labels), 1) if multilabel else len(prediction.top)
+        labels = prediction.top[:count]
+        if prediction.parents is not None:  # the answer may be a parent, which is not among the labels
+            labels = (
+                (prediction.label, prediction.probability),
+                *(pair for pair in labels if pair[0] != prediction.label),
+            )
+        for rank, (label, value) in enumerate(labels):
             style = "bold" if multilabel or not rank else ""
-            none = () if rank or one.known else ((one.label, f"{style} yellow"), ("; most like ", style))
-            table.add_row("" if rank else each.file, styled(*none, (label, style)), Bar(value), percent(value))
+            none = () if rank or prediction.known else ((prediction.label, f"{style} yellow"), ("; most like ", style))
+            table.add_row("" if rank else answer.file, styled(*none, (label, style)), Bar(value), percent(value))
     return table
 
 
-def _summary(answers: list[Answer], written: list[str]) -> Iterator[RenderableType]:
+def _summary(answers: list[AnswerRow], files: list[str]) -> Iterator[RenderableType]:
     """Yield the number of images per answer, and the written files."""
-    rows = ((word, str(count)) for word, count in Counter(one.word for one in answers).most_common())
+    rows = ((word, str(count)) for word, count in Counter(answer.word for answer in answers).most_common())
     yield plain_table("answer", ">images", rows=rows)
-    for place in written:
+    for place in files:
         yield styled((place, "bold"), " written")

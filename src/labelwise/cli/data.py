@@ -11,7 +11,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_data, open_data_for, open_model, tell_groups, tell_skipped
 from labelwise.cli.jobs import is_job, make_job, run_duplicates, run_job
-from labelwise.cli.options import EncoderName, Group, Paths, Size, add_verb, refuse_workers, shared
+from labelwise.cli.options import EncoderName, Group, Paths, Size, add_verb, refuse_workers, shared_options
 from labelwise.cli.output import note, one_line, plain_table, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.plugins import plugins
@@ -25,17 +25,17 @@ Data = Annotated[str, Argument(help="A folder, table, pack, features, or the nam
 
 def list_sets() -> None:
     """List the data sets that load by name."""
-    embedded = sorted(lw.data.EMBEDDED)
-    rows = [row for plugin in plugins() for row in plugin.rows(shared().root)]
+    feature_sets = sorted(lw.data.EMBEDDED)
+    rows = [row for plugin in plugins() for row in plugin.rows(shared_options().root)]
     table = plain_table("name", "", ">labels", ">train", ">test", "found")
-    for name in embedded:
+    for name in feature_sets:
         table.add_row(name, "images", "", "", "", styled(("embedded", "green")))
     for row in rows:
         counts = (f"{row[n]:,}" if row[n] else "" for n in ("classes", "train", "test"))
-        where = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
-        table.add_row(row["name"], row["what"], *counts, where)
-    show({"embedded": embedded, "benchmarks": rows}, table)
-    if not shared().json:
+        place = Path(row["found"]).name if row["found"] else styled(("missing", "dim"))
+        table.add_row(row["name"], row["what"], *counts, place)
+    show({"embedded": feature_sets, "benchmarks": rows}, table)
+    if not shared_options().json:
         note("labelwise data where NAME shows what to download, where to put it, and its licence.")
 
 
@@ -60,13 +60,13 @@ def check(
     from labelwise.methods.registry import METHODS, needs_of
 
     dataset = _read(data, size)
-    about = inspect(dataset)
+    description = inspect(dataset)
     needs = {name: needs_of(name) for name in METHODS}
     if sheet is not None:
         contact_sheet(dataset, sheet)
         note(f"Wrote {sheet}")
-    missing = {name: list(pieces) for name, pieces in missing_pieces(about, needs).items()}
-    show({**asdict(about), "methods": missing}, *map(one_line, lines(about, needs)))
+    missing = {name: list(pieces) for name, pieces in missing_pieces(description, needs).items()}
+    show({**asdict(description), "methods": missing}, *map(one_line, lines(description, needs)))
 
 
 def split(
@@ -77,11 +77,11 @@ def split(
     group: Group = None,
 ) -> None:
     """Split data and save the split as a table for --splits."""
-    divided = lw.data.divide(_read(data, None), kind, held_out, shared().seed, group)
-    tell_groups(divided)
-    lw.data.write_split(divided, out_csv)
-    counts = ", ".join(f"{len(part)} {name}" for name, part in divided.splits.items())
-    sizes = {name: len(part) for name, part in divided.splits.items()}
+    splits = lw.data.divide(_read(data, None), kind, held_out, shared_options().seed, group)
+    tell_groups(splits)
+    lw.data.write_split(splits, out_csv)
+    counts = ", ".join(f"{len(part)} {name}" for name, part in splits.splits.items())
+    sizes = {name: len(part) for name, part in splits.splits.items()}
     show({"out": str(out_csv), "images": sizes}, styled((str(out_csv), "bold"), f": {counts}"))
 
 
@@ -95,9 +95,9 @@ def shard(
     from labelwise.images.sources.build import readable
 
     check_new(out_folder)
-    dataset = readable(lw.data.load(data, root=shared().root))
+    dataset = readable(lw.data.load(data, root=shared_options().root))
     tell_skipped(dataset.skipped)
-    shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=shared().seed)
+    shards = write_shards(dataset, out_folder, megabytes=megabytes, seed=shared_options().seed)
     words = f": {shards.images} images in {shards.shards} shards, {shards.bytes / 1e6:,.1f} MB"
     show({**asdict(shards), "folder": out_folder}, styled((out_folder, "bold"), words))
 
@@ -157,9 +157,9 @@ def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset
     from labelwise.fitting.encoding import encode_by, encode_with
 
     name = DEFAULT if encoder == "auto" else encoder
-    saved = (Path(encoder) / ABOUT).is_file()  # a saved classifier, whose folder also holds an encoder
-    fixed = not saved and is_fixed(name)
-    if saved:
+    is_classifier = (Path(encoder) / ABOUT).is_file()  # a saved classifier, whose folder also holds an encoder
+    is_fixed_encoder = not is_classifier and is_fixed(name)
+    if is_classifier:
         classifier = open_model(Path(encoder))
         shape = classifier.shape
         if size is not None and (len(shape) != 3 or size != shape[1]):
@@ -167,14 +167,14 @@ def read_features(data: str, encoder: str, size: int | None) -> "lw.data.Dataset
                 f'"{encoder}" takes images of shape {list(shape)}, but --size is {size}. Leave out --size.'
             )
         return encode_with(open_data_for(classifier, data), classifier)
-    if (not fixed and name not in VARIANTS) or shared().device not in ("auto", "cpu"):
+    if (not is_fixed_encoder and name not in VARIANTS) or shared_options().device not in ("auto", "cpu"):
         return _by_torch(data, encoder, size)
     dataset = open_data(data, open_encoder(name).shape[1], size=size)
     if dataset.features and encoder == "auto":
         return dataset  # already features
     if encoder == "auto" and size is None and (best := encoder_name(sum(map(len, dataset.splits.values())))) != name:
         return read_features(data, best, None)
-    pixels = None if fixed or dataset.features else dataset.shape
+    pixels = None if is_fixed_encoder or dataset.features else dataset.shape
     return encode_by(dataset, open_encoder(name, pixels))
 
 
@@ -184,11 +184,11 @@ def _by_torch(data: str, encoder: str, size: int | None) -> "lw.data.Dataset":
     from labelwise.train.networks.encoder import Encoder
     from labelwise.train.pretraining import read_encoder
 
-    written = Path(encoder).suffix.lower() == ".safetensors"
-    settings = read_encoder(encoder) if written else Encoder(backbone=encoder, frozen=True)
+    is_weights = Path(encoder).suffix.lower() == ".safetensors"
+    settings = read_encoder(encoder) if is_weights else Encoder(backbone=encoder, frozen=True)
     dataset = open_data(data, settings.side() or 224, size=size)
-    asked = not dataset.features or encoder != "auto"
-    return encode_dataset(dataset, settings, shared().device) if asked else dataset
+    wants_encoder = not dataset.features or encoder != "auto"
+    return encode_dataset(dataset, settings, shared_options().device) if wants_encoder else dataset
 
 
 VERBS: dict[str, Callable[..., None]] = {

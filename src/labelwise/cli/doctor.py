@@ -35,7 +35,7 @@ def doctor() -> None:
     encoders = _encoders()
     document = {
         "labelwise": __version__,
-        "folder": _shown(Path(package_file).parent),
+        "folder": _display_path(Path(package_file).parent),
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": {name: version_of(name) for name in MAIN} | core,
@@ -52,21 +52,23 @@ def doctor() -> None:
     problems += [] if encoders else ["No encoder is installed. See: labelwise encoders"]
     problems += [] if cache["safe"] else ["Other users may write to the cache folder, so it is not used."]
     show(
-        document | {"problems": problems}, *map(one_line, _lines(document)), *(f"Problem: {each}" for each in problems)
+        document | {"problems": problems},
+        *map(one_line, _lines(document)),
+        *(f"Problem: {problem}" for problem in problems),
     )
 
 
 def version_of(package: str) -> str | None:
     """Return the version of an installed package, without importing it."""
-    return next((each.version for each in metadata.distributions(name=package)), None)
+    return next((distribution.version for distribution in metadata.distributions(name=package)), None)
 
 
 def _extras() -> tuple[dict[str, str | None], dict[str, dict[str, str | None]]]:
     """Return the versions of what labelwise always needs, and of what each extra needs."""
     core: dict[str, str | None] = {}
     extras: dict[str, dict[str, str | None]] = {}
-    about = next(iter(metadata.distributions(name="labelwise")), None)
-    for line in (about.requires or []) if about else []:
+    distribution = next(iter(metadata.distributions(name="labelwise")), None)
+    for line in (distribution.requires or []) if distribution else []:
         name = re.split(r"[ ;<>=!~\[(]", line)[0]
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line)
         if name == "labelwise" or (extra and extra[1] in NOT_FOR_USERS):
@@ -78,7 +80,7 @@ def _extras() -> tuple[dict[str, str | None], dict[str, dict[str, str | None]]]:
 def _plugins() -> dict[str, str]:
     """Return the packages that add to labelwise, by the name of the plug-in."""
     entries = metadata.entry_points(group=GROUP)
-    return {each.name: f"{each.dist.name} {each.dist.version}" if each.dist else each.value for each in entries}
+    return {entry.name: f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value for entry in entries}
 
 
 def _gpus() -> list[str]:
@@ -86,37 +88,37 @@ def _gpus() -> list[str]:
     if shutil.which(GPU_QUERY[0]) is None:
         return []
     try:
-        asked = subprocess.run(GPU_QUERY, capture_output=True, text=True, timeout=SECONDS, check=True)
+        process = subprocess.run(GPU_QUERY, capture_output=True, text=True, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [line.strip() for line in asked.stdout.splitlines() if line.strip()]
+    return [line.strip() for line in process.stdout.splitlines() if line.strip()]
 
 
 def _encoders() -> list[str]:
     from labelwise.encoders.choose import known_encoders
 
-    return [each.name for each in known_encoders() if each.at_hand]
+    return [encoder.name for encoder in known_encoders() if encoder.at_hand]
 
 
 def _cache() -> dict[str, Any]:
     from labelwise.support.cache import Cache, is_on, is_own
 
-    now = Cache().contents()
-    folder = now.file.parent
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    contents = Cache().contents()
+    folder = contents.file.parent
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     return {
-        "folder": _shown(folder),
+        "folder": _display_path(folder),
         "on": is_on(),
         "safe": is_own(folder),
-        "megabytes": round(now.megabytes, 1),
-        "limit_megabytes": now.limit,
-        "images": sum(now.encoders.values()),
-        "free_gb": round(shutil.disk_usage(there).free / 1e9, 1),
+        "megabytes": round(contents.megabytes, 1),
+        "limit_megabytes": contents.limit,
+        "images": sum(contents.encoders.values()),
+        "free_gb": round(shutil.disk_usage(existing).free / 1e9, 1),
     }
 
 
-def _shown(path: Path) -> str:
-    """Return a path with ``~`` in place of the home folder."""
+def _display_path(path: Path) -> str:
+    """Return a path with ``~`` for the home folder."""
     home = os.path.expanduser("~")
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
 

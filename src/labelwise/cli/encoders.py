@@ -9,7 +9,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from labelwise.cli.inputs import open_data, tell_skipped
-from labelwise.cli.options import Data, add_verb, shared
+from labelwise.cli.options import Data, add_verb, shared_options
 from labelwise.cli.output import note, percent, plain_table, show, styled
 
 NAME_HELP = "The name of a listed encoder."
@@ -33,22 +33,22 @@ def list_encoders() -> None:
     """List encoders by accuracy, and which are installed."""
     from labelwise.encoders.choose import known_encoders
 
-    known = known_encoders()
+    encoders = known_encoders()
     rows = [
         (
-            each.name,
-            f"{each.accuracy:.1f}",
-            f"{each.ms:.0f}",
-            f"{each.megabytes:.0f}",
-            each.licence,
-            styled(("yes", "green") if each.at_hand else ("no", "dim")),
+            encoder.name,
+            f"{encoder.accuracy:.1f}",
+            f"{encoder.ms:.0f}",
+            f"{encoder.megabytes:.0f}",
+            encoder.licence,
+            styled(("yes", "green") if encoder.at_hand else ("no", "dim")),
         )
-        for each in known
+        for encoder in encoders
     ]
     table = plain_table("name", ">5 examples, %", ">ms", ">MB", "licence", "installed", rows=rows)
-    about = [f"{each.name}: {each.about}." for each in known]
-    about += [f"Get one: {each.command}" for each in known if not each.at_hand][:1]
-    show({"encoders": [vars(each) | {"command": each.command} for each in known]}, table, "", *about)
+    lines = [f"{encoder.name}: {encoder.about}." for encoder in encoders]
+    lines += [f"Get one: {encoder.command}" for encoder in encoders if not encoder.at_hand][:1]
+    show({"encoders": [vars(encoder) | {"command": encoder.command} for encoder in encoders]}, table, "", *lines)
 
 
 def get(name: Name, source: Annotated[str | None, Option("--from", help=FROM_HELP)] = None) -> None:
@@ -68,8 +68,8 @@ def remove(name: Name) -> None:
     """Remove a downloaded encoder."""
     from labelwise.encoders.download import remove as drop
 
-    there = drop(name)
-    show({"name": name, "removed": there}, f"Removed {name}." if there else f"{name} was not installed.")
+    removed = drop(name)
+    show({"name": name, "removed": removed}, f"Removed {name}." if removed else f"{name} was not installed.")
 
 
 def try_out(
@@ -86,16 +86,17 @@ def try_out(
 
     dataset = readable(open_data(data, None), ("train", "val"))
     tell_skipped(dataset.skipped)
-    trials = try_encoders(dataset, names or (), images=images, seed=shared().seed)
+    trials = try_encoders(dataset, names or (), images=images, seed=shared_options().seed)
     rows = [
-        (each.name, percent(each.accuracy), f"{percent(each.low)} to {percent(each.high)}", percent(each.probability),
-         f"{each.ms:.1f}", f"{each.megabytes:.0f}", styled(("yes", "green") if each.worth else ("no", "dim")))
-        for each in trials
+        (trial.name, percent(trial.accuracy), f"{percent(trial.low)} to {percent(trial.high)}", percent(trial.probability),
+         f"{trial.ms:.1f}", f"{trial.megabytes:.0f}", styled(("yes", "green") if trial.worth else ("no", "dim")))
+        for trial in trials
     ]  # fmt: skip
     table = plain_table("encoder", ">right", "95 % interval", ">probability", ">ms", ">MB", "worth its time", rows=rows)
-    best, quick = trials[0], min((each for each in trials if each.level), key=lambda each: each.ms)
+    best, quick = trials[0], min((trial for trial in trials if trial.level), key=lambda trial: trial.ms)
     document = [
-        {k: v for k, v in vars(each).items() if k != "chances"} | {"probability": each.probability} for each in trials
+        {k: v for k, v in vars(trial).items() if k != "chances"} | {"probability": trial.probability}
+        for trial in trials
     ]
     lines = [
         f"Leave-one-out on {len(best.chances)} images. Probability is the mean of what the right label got; ms is the CPU time per image on one core.",

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_data_for, open_model, open_part, open_unknown
-from labelwise.cli.options import Data, Measured, Model, SplitName, Unknown, shared
+from labelwise.cli.options import Data, Measured, Model, SplitName, Unknown, shared_options
 from labelwise.cli.output import PLOTS, note, one_line, percent, plain_table, show, warn_leaked
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.text import FIGURES
@@ -70,8 +70,8 @@ def _lines(figures: "Figures") -> list[RenderableType]:
     lines: list[RenderableType] = [one_line(figures.test_set.words)]
     if figures.unknown_set is not None:
         lines.append(one_line(f"As unknown: {figures.unknown_set.words}"))
-    for one in tables(figures):
-        lines += [plain_table(*one.heads, title=one.title or None, rows=one.rows), *one.notes, ""]
+    for table in tables(figures):
+        lines += [plain_table(*table.heads, title=table.title or None, rows=table.rows), *table.notes, ""]
     return lines
 
 
@@ -82,8 +82,8 @@ def _draw(figures: "Figures", curve: Path) -> None:
     result = figures.results.get("zero_shot")
     if result is None:
         raise DataError(f"There is no curve to plot. {figures.left_out.get('zero_shot', '')} Leave out --out.")
-    drawn, kind = draw_curve(result), curve.suffix[1:] or "png"
-    write_by(curve, lambda stream: drawn.savefig(stream, format=kind, dpi=120))
+    figure, kind = draw_curve(result), curve.suffix[1:] or "png"
+    write_by(curve, lambda stream: figure.savefig(stream, format=kind, dpi=120))
 
 
 def _show_folds(classifier: Any, data: Any, folds: int, model: str, name: str) -> None:
@@ -91,7 +91,9 @@ def _show_folds(classifier: Any, data: Any, folds: int, model: str, name: str) -
     from labelwise.evaluation.folds import evaluate_folds
     from labelwise.train.method import Run
 
-    result = evaluate_folds(classifier, data, folds, Run(device=shared().device, progress=shared().progress), note)
+    result = evaluate_folds(
+        classifier, data, folds, Run(device=shared_options().device, progress=shared_options().progress), note
+    )
     table = plain_table(f"{name}, {folds} folds", ">")
     for key in FOLDED:
         value = getattr(result, key)

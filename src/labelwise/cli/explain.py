@@ -31,11 +31,16 @@ def explain(
     check_writable(out_png)
     classifier = open_model(model)
     images, _, _ = open_images(classifier, [image], strict=True)
-    why = lw.explain(classifier, images, label, against=against)
-    drawn = add_title(why.overlay(), why.lines)
-    write_by(out_png, lambda stream: drawn.save(stream, kind))
-    document = {"label": why.label, "probability": why.probability, "out": str(out_png), "heat": why.heat.tolist()}
-    if why.heat_against is not None:
-        document |= {"against": why.against, "heat_against": why.heat_against.tolist()}
-    line = f"{out_png}: {why.title} (probability of a yes: {percent(why.probability)})"
+    explanation = lw.explain(classifier, images, label, against=against)
+    drawing = add_title(explanation.overlay(), explanation.lines)
+    write_by(out_png, lambda stream: drawing.save(stream, kind))
+    document = {
+        "label": explanation.label,
+        "probability": explanation.probability,
+        "out": str(out_png),
+        "heat": explanation.heat.tolist(),
+    }
+    if explanation.heat_against is not None:
+        document |= {"against": explanation.against, "heat_against": explanation.heat_against.tolist()}
+    line = f"{out_png}: {explanation.title} (probability of a yes: {percent(explanation.probability)})"
     show(document, line)

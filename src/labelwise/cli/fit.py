@@ -13,7 +13,7 @@ from typer import Option
 
 import labelwise as lw
 from labelwise.cli.inputs import new_run, open_data, read_names, tell_groups, tell_skipped
-from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, command_line, shared
+from labelwise.cli.options import Data, Group, Out, Resume, Settings, Size, command_line, shared_options
 from labelwise.cli.outcome import next_steps, outcome
 from labelwise.cli.output import note, percent, show
 from labelwise.support.errors import DataError, LabelwiseError, UsageError
@@ -38,7 +38,7 @@ TUNE_HELP = "Train the encoder further; kept only if it helps."
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is trained, and how."""
+    """The method and its training."""
 
     method: Annotated[str, Option(help="auto, or a method, see below.")] = "auto"
     set_: Settings = None
@@ -59,7 +59,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How the data is read."""
+    """How to read the data."""
 
     names: Annotated[str | None, Option(help=NAMES_HELP)] = None
     group: Group = None
@@ -75,7 +75,7 @@ def fit(data: Data, out_folder: Out, *, training: Training, reading: Reading, re
     from labelwise.fitting.fit import fit as train
     from labelwise.support.processes import is_main_process, is_restarted
 
-    words, common, encoder = training.words, shared(), training.encoder
+    words, common, encoder = training.words, shared_options(), training.encoder
     check_free(out_folder, common.overwrite)
     if reading.names is not None and _by_words(training.method, encoder, words):
         words += [] if encoder == "auto" else [f"encoder={encoder}"]
@@ -86,25 +86,25 @@ def fit(data: Data, out_folder: Out, *, training: Training, reading: Reading, re
     method = training.method if reading.names is None else _method_of_names(training.method)
     options = FitOptions(method=method, encoder=encoder, settings=pairs_of(words))
     with sole_verb(out_folder, folder, resume=run.resume), _processes(common.device):
-        dataset, chosen = _method(_read(data, reading, options), options)
-        check_savable(chosen, dataset.labels, dataset.name)
+        dataset, decision = _method(_read(data, reading, options), options)
+        check_savable(decision, dataset.labels, dataset.name)
         with weights_told(folder), _groups_offered(data, reading.names):
-            classifier = train(dataset, chosen, run)
+            classifier = train(dataset, decision, run)
         if not is_main_process():
             return
         with weights_told(folder, trained=True):
             save(_with_command(classifier), out_folder, overwrite=common.overwrite, log=folder / "log.jsonl")
         shutil.rmtree(folder, ignore_errors=True)
     summary = classifier.origin.summary
-    left_out = "leave_one_out" in summary and not summary.get("labels_by")
-    measurable = reading.names is None and (left_out or len(dataset.splits.get("test", ())))
-    again = [data, *_words("--splits", common.splits), *_words("--data-root", common.root)]
-    _show(classifier, out_folder, dataset, again if measurable else None)
+    is_left_out = "leave_one_out" in summary and not summary.get("labels_by")
+    measurable = reading.names is None and (is_left_out or len(dataset.splits.get("test", ())))
+    command = [data, *_words("--splits", common.splits), *_words("--data-root", common.root)]
+    _show(classifier, out_folder, dataset, command if measurable else None)
 
 
 @contextmanager
 def _groups_offered(data: str, names: str | None) -> Iterator[None]:
-    """Say how to name groups by hand where names cannot be used."""
+    """Explain how to name groups manually if names cannot be used."""
     try:
         yield
     except DataError as error:
@@ -125,21 +125,21 @@ def _read(data: str, reading: Reading, options: "FitOptions") -> "lw.data.Datase
     if reading.names is not None:
         if reading.hold_out is not None:
             raise UsageError("With --names no image has a label, so no test is possible. Leave out --hold-out.")
-        return unsorted_data(Path(data), read_names(reading.names), reading.size, shared().strict)
+        return unsorted_data(Path(data), read_names(reading.names), reading.size, shared_options().strict)
     frame = None if reading.size else next_frame(options)
     dataset = open_data(data, side, size=reading.size, group=reading.group, next_frame=frame)
     dataset = _corrected(dataset, reading.corrections)
-    return dataset if reading.hold_out is None else hold_out(dataset, reading.hold_out, shared().seed)
+    return dataset if reading.hold_out is None else hold_out(dataset, reading.hold_out, shared_options().seed)
 
 
 def _with_command(classifier: "Classifier") -> "Classifier":
     """Return the classifier with the command that made it."""
-    about = {**classifier.origin.summary, "command": command_line()}
-    return replace(classifier, origin=replace(classifier.origin, summary=about))
+    summary = {**classifier.origin.summary, "command": command_line()}
+    return replace(classifier, origin=replace(classifier.origin, summary=summary))
 
 
 def _show(classifier: "Classifier", out_folder: Path, dataset: "lw.data.Dataset", source: Sequence[str] | None) -> None:
-    """Show what was made, and commands to try next; ``source`` names what to measure on."""
+    """Show the classifier and commands to try next; ``source`` names the data to measure on."""
     document = {"model": str(out_folder), "labels": list(classifier.labels.names), **classifier.origin.summary}
     doubts = bool(classifier.origin.summary.get("leave_one_out", {}).get("suspicious")) and dataset.own_images
     lines = [*outcome(classifier, out_folder, dataset.home), *next_steps(dataset, out_folder, source, doubts=doubts)]
@@ -161,12 +161,12 @@ def _fit_words(data: str, out_folder: Path, names: str, words: list[str]) -> Non
     from labelwise.images.sources.folders import unsorted_data
     from labelwise.methods.words.vocabulary import general_words
 
-    common = shared()
+    common = shared_options()
     if common.splits is not None:
         raise UsageError("With --names all images are used and there is no split. Leave out --splits.")
     options = WordsOptions.of(pairs_of(words))
-    known = tuple(dict.fromkeys(general_words())) if names.strip() == "*" else read_names(names)
-    dataset = unsorted_data(Path(data), known, None, common.strict)
+    names_known = tuple(dict.fromkeys(general_words())) if names.strip() == "*" else read_names(names)
+    dataset = unsorted_data(Path(data), names_known, None, common.strict)
     classifier = fit_words(dataset, options, lw.Run(seed=common.seed, tell=note))
     classifier = _with_command(classifier)
     save(classifier, out_folder, overwrite=common.overwrite)
@@ -179,8 +179,8 @@ def _corrected(dataset: "lw.data.Dataset", table: Path | None) -> "lw.data.Datas
         return dataset
     from labelwise.images.corrections import correct, read_corrections
 
-    dataset, changed, added = correct(dataset, read_corrections(table))
-    note(f"Corrections: {changed} labels changed, {added} images added.")
+    dataset, changed_rows, added_rows = correct(dataset, read_corrections(table))
+    note(f"Corrections: {changed_rows} labels changed, {added_rows} images added.")
     return dataset
 
 
@@ -203,36 +203,38 @@ def _method(data: "lw.data.Dataset", options: "FitOptions") -> tuple["lw.data.Da
     from labelwise.fitting.division import train_on_all
     from labelwise.support.processes import is_main_process
 
-    decision, whole = decide(data, options), data
+    decision, full_data = decide(data, options), data
     data = train_on_all(data, decision.method)
     if is_main_process():
         for reason in decision.reasons:
             note(reason)
         counts = ", ".join(f"{len(split)} {name}" for name, split in data.splits.items())
-        about = f"{len(data.labels)} labels, images {counts}, shape {list(shape_for(decision.method, data))}; method {decision.method.name}"
-        note(f"{data.name}: {about}")
+        line = f"{len(data.labels)} labels, images {counts}, shape {list(shape_for(decision.method, data))}; method {decision.method.name}"
+        note(f"{data.name}: {line}")
         tell_groups(data)
         tell_skipped(data.skipped)
         if options.method == "auto" and decision.method.zero_shot and data.own_images:
-            _tell_closed_form(whole, options, decision.method.name)
+            _tell_closed_form(full_data, options, decision.method.name)
     return data, decision.method
 
 
-def _tell_closed_form(data: "lw.data.Dataset", options: "FitOptions", chosen: str) -> None:
-    """Say what labels that have images may lose to those that have none, before these are trained."""
+def _tell_closed_form(data: "lw.data.Dataset", options: "FitOptions", decision: str) -> None:
+    """Warn what labels with images may lose to labels without, before training on pixels."""
     from labelwise.fitting.choice import CLOSED, decide
     from labelwise.fitting.fit import fit as train
 
     settings = {key: value for key, value in options.settings.items() if key.partition(".")[0] in ("encoder", "view")}
     try:
         method = decide(data, replace(options, method=CLOSED, settings=settings)).method
-        summary = train(data, method, lw.Run(seed=shared().seed, device=shared().device, progress=False)).origin.summary
+        summary = train(
+            data, method, lw.Run(seed=shared_options().seed, device=shared_options().device, progress=False)
+        ).origin.summary
     except LabelwiseError:
         return
     if "leave_one_out" in summary:
         accuracy = percent(summary["leave_one_out"]["accuracy"])
         note(
-            f"Method {CLOSED} classifies {accuracy} of the labelled images correctly (leave-one-out). Method {chosen} may lose some of "
+            f"Method {CLOSED} classifies {accuracy} of the labelled images correctly (leave-one-out). Method {decision} may lose some of "
             f'this for the sake of labels without images: compare "seen" below. To keep it: --method {CLOSED}'
         )
 
@@ -245,6 +247,6 @@ def _method_of_names(method: str) -> str:
         raise UsageError(
             f"Method {method} needs labelled images, but --names is for unlabelled ones. Use --method zero_label."
         )
-    if shared().splits is not None:
+    if shared_options().splits is not None:
         raise UsageError("With --names all images are used and there is no split. Leave out --splits.")
     return "zero_label" if method == "auto" else method

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from typer import Option
 
 import labelwise as lw
-from labelwise.cli.options import Paths, shared
+from labelwise.cli.options import Paths, shared_options
 from labelwise.cli.output import one_line, plain_table, show, styled
 from labelwise.cli.sorting import Sorter, check_sorted
 from labelwise.support.errors import UsageError, listing
@@ -30,7 +30,7 @@ def group(
     the same label.
     """
     from labelwise.images.as_images import as_images
-    from labelwise.images.stored import FileImages
+    from labelwise.images.file_images import FileImages
     from labelwise.reporting.answer_sheet import groups_page
 
     _check_unnamed(out_folder)
@@ -41,14 +41,14 @@ def group(
     if not isinstance(files, FileImages):
         raise UsageError("group copies image files and cannot read shards. Give files or folders.")
     files = files.select([not Path(file).resolve().is_relative_to(own) for file in files.ids])
-    groups = lw.group(files, count, seed=shared().seed)
+    groups = lw.group(files, count, seed=shared_options().seed)
     names = [f"group {number:0{len(str(len(groups)))}}" for number in range(1, len(groups) + 1)]
     sorter = Sorter(out_folder, dict(zip(names, names, strict=True)), link=link, source=GROUPS)
-    taken: set[str] = set()  # file names are unique across folders, so folders can be joined
+    used_names: set[str] = set()  # file names are unique across folders, so folders can be joined
     for name, members in zip(names, groups, strict=True):
         for file in members:
-            own_name = next(each for each in numbered(Path(file).name) if each not in taken)
-            taken.add(own_name)
+            own_name = next(candidate for candidate in numbered(Path(file).name) if candidate not in used_names)
+            used_names.add(own_name)
             sorter.place(file, name, own_name)
     sorter.finish("")
     write_file(out_folder / PAGE, groups_page(names, groups).encode("utf-8", "replace"))
@@ -75,10 +75,12 @@ def _document(names: list[str], groups: list[list[str]]) -> list[dict[str, Any]]
 
 def _check_unnamed(root: Path) -> None:
     """Raise an error if the folder has groups that a person changed since an earlier run."""
-    placed = read_record(root).get("placed", {})
-    gone = [name for name in placed if not (root / name).exists()] if isinstance(placed, dict) else []
-    if gone:
+    moved_files = read_record(root).get("placed", {})
+    missing_names = (
+        [name for name in moved_files if not (root / name).exists()] if isinstance(moved_files, dict) else []
+    )
+    if missing_names:
         raise UsageError(
-            f'"{root}" has groups that were renamed or changed ({listing(sorted({Path(name).parts[0] for name in gone}))}). '
+            f'"{root}" has groups that were renamed or changed ({listing(sorted({Path(name).parts[0] for name in missing_names}))}). '
             "They are not overwritten. Choose another folder."
         )

@@ -11,7 +11,7 @@ from rich.table import Table
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
-from labelwise.cli.options import Data, Model, SplitName, shared
+from labelwise.cli.options import Data, Model, SplitName, shared_options
 from labelwise.cli.output import note, one_line, percent, plain_table, show, styled
 from labelwise.support.file_names import safe_name
 from labelwise.support.text import to_cell
@@ -49,8 +49,8 @@ def imagine(
     classifier.labels.select(names)
     part = open_part(classifier, data, split, labelled=False)
     targets = _targets(classifier, part)
-    imagined = run(classifier, names, part.split.images, targets=targets, count=count, seed=shared().seed)
-    rows = _rows(classifier, part, imagined, _figures(classifier, imagined, targets, shared().seed))
+    imagined = run(classifier, names, part.split.images, targets=targets, count=count, seed=shared_options().seed)
+    rows = _rows(classifier, part, imagined, _figures(classifier, imagined, targets, shared_options().seed))
     files: list[str] = []
     if out_folder is not None:
         files = [str(out_folder / "imagined.csv"), str(out_folder / "plane.png")]
@@ -60,12 +60,12 @@ def imagine(
         files += _draw_sheets(out_folder, part, rows)
     document = {"model": str(model), "data": data, "split": part.name, "measured": part.figures(), "count": count}
     table = _table(rows, f"{data}, {part.name}: {count} generated features of each label")
-    written = (styled((file, "bold"), " written") for file in files)
-    show(document | {"labels": rows, "files": files}, one_line(part.words), table, *written)
+    lines = (styled((file, "bold"), " written") for file in files)
+    show(document | {"labels": rows, "files": files}, one_line(part.words), table, *lines)
 
 
 def _targets(classifier: "Classifier", part: "TestSet") -> "Tensor":
-    """Return the classifier's index of each image's label, or -1 ``[n]``."""
+    """Return the position of each image's label in the classifier, or -1 ``[n]``."""
     import torch
 
     position = {name: i for i, name in enumerate(classifier.labels.names)}
@@ -77,12 +77,12 @@ def _figures(classifier: "Classifier", imagined: "Imagined", targets: "Tensor", 
     """Return the figures of labels with real images; none for fewer than two such labels."""
     from labelwise.evaluation.imagined import evaluate_imagined
 
-    known = targets >= 0
-    if len(set(targets[known].tolist())) < 2:
+    is_known = targets >= 0
+    if len(set(targets[is_known].tolist())) < 2:
         return {}
     count = imagined.features.shape[1]
-    result = evaluate_imagined(classifier, imagined.gallery[known], targets[known], count=count, seed=seed)
-    return {one["label"]: one for one in result}
+    result = evaluate_imagined(classifier, imagined.gallery[is_known], targets[is_known], count=count, seed=seed)
+    return {row["label"]: row for row in result}
 
 
 def _rows(
@@ -127,7 +127,7 @@ def _write_table(path: Path, rows: list[dict[str, Any]]) -> None:
     writer = csv.DictWriter(text, [key for key in rows[0] if key != "neighbours"], extrasaction="ignore")
     writer.writeheader()
     for row in rows:
-        nearest = to_cell("; ".join(one["image"] for one in row["nearest"]))
+        nearest = to_cell("; ".join(neighbour["image"] for neighbour in row["nearest"]))
         writer.writerow({**row, "label": to_cell(row["label"]), "nearest": nearest})
     write_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
 
@@ -150,11 +150,11 @@ def _draw_sheets(folder: Path, part: "TestSet", rows: list[dict[str, Any]]) -> l
     for number, row in enumerate(rows, 1):
         files.append(str(folder / f"{number:02d}-{safe_name(row['label'])}.png"))
         strips: dict[str, list[Any]] = {}
-        for one in row["nearest"]:
-            strips.setdefault(one["label"] or "no label", []).append(pixels[one["row"]])
-        known = "from its description alone" if row["described"] else "trained on images"
-        title = f"{row['label']}, {known}: the real images nearest to the generated features, with their labels"
-        stacked = {label: np.stack(some) for label, some in strips.items()}
-        sheet = draw_sheet(title, stacked, max(8, *map(len, strips.values())))
+        for neighbour in row["nearest"]:
+            strips.setdefault(neighbour["label"] or "no label", []).append(pixels[neighbour["row"]])
+        origin = "from its description alone" if row["described"] else "trained on images"
+        title = f"{row['label']}, {origin}: the real images nearest to the generated features, with their labels"
+        strips_by_label = {label: np.stack(some) for label, some in strips.items()}
+        sheet = draw_sheet(title, strips_by_label, max(8, *map(len, strips.values())))
         write_by(files[-1], partial(sheet.save, format="PNG"))
     return files

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import labelwise as lw
-from labelwise.cli.options import shared
+from labelwise.cli.options import shared_options
 from labelwise.cli.output import note, warn
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.files import read_text
@@ -28,7 +28,7 @@ def open_model(model: Path) -> "Classifier":
     """Load the classifier in a folder; on a GPU its trained torch model encodes."""
     from labelwise.api import open_on
 
-    return open_on(model, shared().device)
+    return open_on(model, shared_options().device)
 
 
 def open_data(
@@ -43,7 +43,7 @@ def open_data(
 
     Packs and benchmarks are read at ``side`` pixels (None: their own size), unless the user gives another ``size``.
     """
-    options = shared()
+    options = shared_options()
     dataset = lw.data.load(
         data, size=size, side=side, strict=options.strict, root=options.root, group=group, next_frame=next_frame
     )
@@ -60,7 +60,7 @@ def new_run(words: list[str], folder: Path, *, resume: bool) -> "lw.Run":
     from labelwise.support.processes import is_main_process
 
     engine, accumulate = of_the_run(words)
-    common, tell = shared(), note if is_main_process() else None
+    common, tell = shared_options(), note if is_main_process() else None
     return lw.Run(
         seed=common.seed, device=common.device, engine=engine, accumulate=accumulate, folder=folder, resume=resume,
         progress=common.progress, tell=tell,
@@ -77,7 +77,7 @@ def tell_groups(dataset: "lw.data.Dataset") -> None:
 
 
 def open_data_for(classifier: "Classifier", data: str) -> "lw.data.Dataset":
-    """Return the data with images at the size of a classifier's encoder."""
+    """Return the data with images in the shape of a classifier's encoder."""
     side = classifier.shape[1] if len(classifier.shape) == 3 and classifier.shape[1] == classifier.shape[2] else None
     return open_data(data, side)
 
@@ -95,7 +95,7 @@ def open_unknown(classifier: "Classifier", unknown: str) -> "TestSet":
     from labelwise.evaluation.test_set import select_test_set
     from labelwise.images.catalogue import load_unlabelled
 
-    return select_test_set(classifier, load_unlabelled(unknown, shared().root), unknown=True)
+    return select_test_set(classifier, load_unlabelled(unknown, shared_options().root), unknown=True)
 
 
 def open_images(
@@ -123,8 +123,12 @@ def read_pieces(
         some = files.select(range(start, min(start + piece, len(files))))
         features = classifier.features(some)
         unread += features.skipped
-        check_read(unread, len(files), strict=strict or shared().strict)
-        yield ImagesWithFeatures.readable(some, features), list(features.ids), [asdict(one) for one in features.skipped]
+        check_read(unread, len(files), strict=strict or shared_options().strict)
+        yield (
+            ImagesWithFeatures.readable(some, features),
+            list(features.ids),
+            [asdict(skip) for skip in features.skipped],
+        )
     tell_skipped(unread)
 
 
@@ -162,7 +166,7 @@ def read_names(words: str, least: int = 2) -> tuple[str, ...]:
 
 
 def restricted(classifier: "Classifier", prior: Path) -> "Classifier":
-    """Return the classifier of the labels that a list allows, and say which these are."""
+    """Return the classifier with the labels of a list, and print which these are."""
     from labelwise.tasks.occurring import read_occurring, restrict
 
     occurring = read_occurring(prior, classifier)
@@ -170,6 +174,6 @@ def restricted(classifier: "Classifier", prior: Path) -> "Classifier":
     note(
         f"Prior: {len(smaller.labels)} of {len(classifier.labels)} labels may occur ({prior}); {listing(smaller.labels.names)}."
     )
-    if occurring.others:
-        note(f"Names in {prior} that are no labels here: {listing(occurring.others)}.")
+    if occurring.unknown_names:
+        note(f"Names in {prior} that are no labels here: {listing(occurring.unknown_names)}.")
     return smaller

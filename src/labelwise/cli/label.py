@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from labelwise.cli.inputs import read_names
-from labelwise.cli.options import shared
+from labelwise.cli.options import shared_options
 from labelwise.cli.output import note, show
 from labelwise.support.errors import UsageError
 
@@ -49,20 +49,22 @@ def label(  # noqa: PLR0913 - the options of the verb
     service = Service(model=project, host=host, port=port, token=token)
     if not service.loopback and token is None:
         note(f"Warning: everyone who can reach {host} can see these photos. Set --token, or --host 127.0.0.1.")
-    known = read_names(names, 1) if names else ()
-    with open_project(project, photos, known, encoder=encoder, seed=shared().seed, tell=note) as opened:
+    label_names = read_names(names, 1) if names else ()
+    with open_project(
+        project, photos, label_names, encoder=encoder, seed=shared_options().seed, tell=note
+    ) as labelling:
         if labels_from is not None:
-            note(f"{add_labels(opened, read_answers(labels_from, guesses=guesses))} labels imported")
+            note(f"{add_labels(labelling, read_answers(labels_from, guesses=guesses))} labels imported")
         if form is not None:
-            labels = opened.session.labels(min_probability=min_probability)
-            written = export(opened.files, labels, project / "export", form)
-            count = sum(bool(one.label) for one in labels)
-            show({"written": str(written), "images": count}, f"{written}: {count} images")
+            labels = labelling.session.labels(min_probability=min_probability)
+            export_files = export(labelling.files, labels, project / "export", form)
+            count = sum(bool(assignment.label) for assignment in labels)
+            show({"written": str(export_files), "images": count}, f"{export_files}: {count} images")
             return
         with listening(service) as listener:
             start_log(service)
-            bound = listener.getsockname()[1]
+            bound_port = listener.getsockname()[1]
             note(
-                f"Open http://{'127.0.0.1' if service.loopback else host}:{bound} in a browser. Ctrl-C stops; nothing is lost."
+                f"Open http://{'127.0.0.1' if service.loopback else host}:{bound_port} in a browser. Ctrl-C stops; nothing is lost."
             )
-            serve_app(build(opened, service, project), service, listener)
+            serve_app(build(labelling, service, project), service, listener)

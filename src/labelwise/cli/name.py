@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_data_for, open_images, open_model
-from labelwise.cli.options import Model, shared
+from labelwise.cli.options import Model, shared_options
 from labelwise.cli.output import note, percent, plain_table, show, styled
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.text import visible
@@ -39,10 +39,10 @@ class Sheets:
     def examples(self, cluster: int) -> dict[str, Any]:
         """Return the shown images of a cluster as JSON values."""
         own = self.clusters[cluster]
-        nearest, random = ([self.files[row] for row in rows] for rows in (own.nearest, own.drawn))
+        nearest, random = ([self.files[row] for row in rows] for rows in (own.nearest, own.sample))
         return {"examples": nearest, "drawn": random, "images": own.count}
 
-    def draw(self, named: "list[NamedCluster]", folder: Path) -> dict[int, str]:
+    def draw(self, clusters: "list[NamedCluster]", folder: Path) -> dict[int, str]:
         """Draw a sheet per cluster and return their paths; none without images."""
         if not self.images:
             return {}
@@ -51,16 +51,18 @@ class Sheets:
         from labelwise.images.sheets import draw_sheet
 
         files = {}
-        for one in named:
-            own = self.clusters[one.cluster]
-            rows = {"nearest to the centre": own.nearest, "drawn at random from the rest": own.drawn}
-            strips = {caption: np.array([self.images[row] for row in few]) for caption, few in rows.items()}
-            sure = "a person said so" if one.answered else "a guess"
-            file = folder / f"cluster-{one.cluster:0{len(str(len(self.clusters) - 1))}d}.png"
+        for cluster in clusters:
+            own = self.clusters[cluster.cluster]
+            rows = {"nearest to the centre": own.nearest, "drawn at random from the rest": own.sample}
+            strips = {
+                caption: np.array([self.images[row] for row in rows_drawn]) for caption, rows_drawn in rows.items()
+            }
+            sure = "a person said so" if cluster.answered else "a guess"
+            file = folder / f"cluster-{cluster.cluster:0{len(str(len(self.clusters) - 1))}d}.png"
             wide = max(6, len(own.nearest))  # room for the title
-            sheet = draw_sheet(f"{one.cluster}: {one.label} ({sure})", strips, wide)
+            sheet = draw_sheet(f"{cluster.cluster}: {cluster.label} ({sure})", strips, wide)
             write_by(file, partial(sheet.save, format="PNG"))
-            files[one.cluster] = str(file)
+            files[cluster.cluster] = str(file)
         return files
 
 
@@ -82,7 +84,7 @@ def name(
     classifier = open_model(model)
     if classifier.labels.names != named_head(classifier).labels.names and (names or answers):
         note("Labels taught or forgotten after fitting are lost: naming starts from the fitted labels.")
-    classifier = _answered(classifier, names)
+    classifier = _teach_names(classifier, names)
     sheets = None if data is None else _look(classifier, data)
     folder = report or Path("clusters")
     if answers:
@@ -96,12 +98,12 @@ def name(
         write_file(report / PAGE, visible(page, lines=True).encode())
         lines.append(styled(f"Report: {report / PAGE}"))
     if out_folder is not None:
-        lw.save(classifier, out_folder, overwrite=shared().overwrite)
+        lw.save(classifier, out_folder, overwrite=shared_options().overwrite)
         lines.append(styled(f"Written: {out_folder}"))
     document = _document(classifier, clusters, sheets, files)
     document |= {"model": str(model), "out": out_folder and str(out_folder)}
     show(document, *lines)
-    if shared().json:
+    if shared_options().json:
         return
     if names and out_folder is None:
         note("Preview only, nothing was saved. Save it with --out.")
@@ -111,13 +113,17 @@ def name(
 def _document(
     classifier: "Classifier", clusters: "Sequence[NamedCluster]", sheets: "Sheets | None", files: Mapping[int, str]
 ) -> dict[str, Any]:
-    """Return the names of clusters, and how settled they are, as JSON."""
+    """Return the names of clusters and their certainty as JSON."""
     from labelwise.methods.zero_label.rename import settled_names
 
     empty: dict[str, Any] = {"examples": [], "drawn": [], "images": None}
     rows = [
-        {**asdict(one), **(sheets.examples(one.cluster) if sheets else empty), "sheet": files.get(one.cluster)}
-        for one in clusters
+        {
+            **asdict(cluster),
+            **(sheets.examples(cluster.cluster) if sheets else empty),
+            "sheet": files.get(cluster.cluster),
+        }
+        for cluster in clusters
     ]
     state = settled_names(classifier)
     return {
@@ -134,14 +140,14 @@ def _check_places(data: str | None, answers: int, target: Path | None, report: P
     from labelwise.core.store import check_free
 
     if target is not None:
-        check_free(target, shared().overwrite)
+        check_free(target, shared_options().overwrite)
     elif answers:
         raise UsageError("Answers would be lost. Give a folder for the classifier with --out.")
     if report is None:
         return
     if data is None:
         raise UsageError("A report shows images. Give their data: labelwise name MODEL DATA --report FOLDER.")
-    if (report / PAGE).exists() and not shared().overwrite:
+    if (report / PAGE).exists() and not shared_options().overwrite:
         raise UsageError(f"{report / PAGE} exists already. Choose another folder, or replace it with --overwrite.")
 
 
@@ -151,10 +157,10 @@ def _names(words: list[str]) -> dict[int, str]:
     for word in words:
         rows += _rows(Path(word)) if Path(word).suffix.lower() == ".csv" else [(*word.partition("=")[::2], f'"{word}"')]
     names: dict[int, str] = {}
-    for cluster, label, where in ([cell.strip() for cell in row] for row in rows):
+    for cluster, label, origin in ([cell.strip() for cell in row] for row in rows):
         if not cluster.isdecimal() or not label:
             form = "CLUSTER=LABEL, the number of a cluster and a label"
-            raise UsageError(f"Write an answer as {form}, for example 3=ship; given {where}.")
+            raise UsageError(f"Write an answer as {form}, for example 3=ship; given {origin}.")
         if names.setdefault(int(cluster), label) != label:
             raise UsageError(f'Cluster {int(cluster)} has two names: "{names[int(cluster)]}" and "{label}". Give one.')
     return names
@@ -164,12 +170,12 @@ def _rows(file: Path) -> list[tuple[str, ...]]:
     """Return cluster, label and position of each row of a table of answers."""
     from labelwise.images.sources.delimited import read_fields
 
-    rows = read_fields(file, "cluster", "label", what="table of answers")
+    rows = read_fields(file, "cluster", "label", noun="table of answers")
     return [(row["cluster"], row["label"], f'row {number} of "{file}"') for number, row in rows]
 
 
-def _answered(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
-    """Return the classifier with more answers; earlier answers stay."""
+def _teach_names(classifier: "Classifier", new: dict[int, str]) -> "Classifier":
+    """Return the classifier with more answers; earlier answers are kept."""
     from labelwise.methods.zero_label.rename import name_clusters, named_head
 
     if not new:
@@ -196,63 +202,71 @@ def _look(classifier: "Classifier", data: str) -> Sheets:
         images = split.images
         files = list(split.files) or [f"{where} {i}" for i in range(len(split))]
     clusters = cluster_images(classifier, images, EXAMPLES)
-    rows = sorted({row for one in clusters for row in one.nearest + one.drawn}) if len(classifier.shape) == 3 else []
-    shown = dict(zip(rows, images.read(rows, classifier.shape, classifier.encoder.fit), strict=True)) if rows else {}
-    return Sheets(images=shown, files=files, clusters=clusters)
+    rows = (
+        sorted({row for cluster in clusters for row in cluster.nearest + cluster.sample})
+        if len(classifier.shape) == 3
+        else []
+    )
+    pixels = dict(zip(rows, images.read(rows, classifier.shape, classifier.encoder.fit), strict=True)) if rows else {}
+    return Sheets(images=pixels, files=files, clusters=clusters)
 
 
 def _ask(classifier: "Classifier", sheets: Sheets | None, files: dict[int, str], most: int) -> "Classifier":
-    """Return the classifier after at most ``most`` answers, each time about the cluster whose answer is worth most."""
+    """Ask at most ``most`` questions, each about the cluster with the most informative answer, and return the classifier."""
     from labelwise.evaluation.naming import named_clusters
     from labelwise.methods.zero_label.rename import settled_names
 
     note('Type a name, nothing to accept the name shown, "?" to skip, or Ctrl-D to stop.')
     note(f"Labels: {listing(classifier.head.labels.names, 100)}")
-    skipped: set[int] = set()
+    skipped_clusters: set[int] = set()
     while most:
-        open_ = [one for one in named_clusters(classifier) if not one.answered and one.cluster not in skipped]
-        if not open_ or (len(open_) == 1 and not skipped):  # the last one is what is left
+        open_ = [
+            cluster
+            for cluster in named_clusters(classifier)
+            if not cluster.answered and cluster.cluster not in skipped_clusters
+        ]
+        if not open_ or (len(open_) == 1 and not skipped_clusters):  # the last share is the remainder
             break
         worth = settled_names(classifier).worth
-        open_.sort(key=lambda one: -worth[one.cluster])  # of equal ones the least certain
+        open_.sort(key=lambda cluster: -worth[cluster.cluster])  # ties go to the least certain
         reply = _question(open_[0], sheets, files)
         if reply is None:
             break
         if reply == "?":
-            skipped.add(open_[0].cluster)
+            skipped_clusters.add(open_[0].cluster)
             continue
         try:
-            classifier = _answered(classifier, {open_[0].cluster: reply or open_[0].label})
+            classifier = _teach_names(classifier, {open_[0].cluster: reply or open_[0].label})
             most -= 1
         except UsageError as error:
             note(str(error))
     return classifier
 
 
-def _question(one: "NamedCluster", sheets: Sheets | None, files: dict[int, str]) -> str | None:
+def _question(cluster: "NamedCluster", sheets: Sheets | None, files: dict[int, str]) -> str | None:
     """Ask for the name of a cluster; None at the end of input."""
-    if one.cluster in files:
-        note(f"Cluster {one.cluster}: see {files[one.cluster]}")
+    if cluster.cluster in files:
+        note(f"Cluster {cluster.cluster}: see {files[cluster.cluster]}")
     elif sheets is not None:
-        note(f"Cluster {one.cluster}: {listing(sheets.examples(one.cluster)['examples'])}")
-    others = "".join(f", or {label}" for label, _ in one.others)
-    question = f"Cluster {one.cluster} [a guess: {one.label}{others}]: "
+        note(f"Cluster {cluster.cluster}: {listing(sheets.examples(cluster.cluster)['examples'])}")
+    alternatives = "".join(f", or {label}" for label, _ in cluster.others)
+    question = f"Cluster {cluster.cluster} [a guess: {cluster.label}{alternatives}]: "
     print(visible(question), end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     return line.strip() if line else None
 
 
 def _settled_lines(state: "Settled", clusters: "list[NamedCluster]") -> Iterator[RenderableType]:
-    """Yield how many namings fit, what is sure of each cluster nevertheless, and what to ask next."""
+    """Yield the number of possible names, the certainty of each cluster, and the next question."""
     if state.namings < 1.5:
         return
     yield styled(
         f"About {state.namings:.0f} namings fit as well as this one; only labels or a person can tell them apart."
     )
     coarse = [
-        f"{one.cluster} is {' or '.join(state.may_be[one.cluster])}"
-        for one in clusters
-        if len(state.may_be[one.cluster]) in (2, 3)
+        f"{cluster.cluster} is {' or '.join(state.may_be[cluster.cluster])}"
+        for cluster in clusters
+        if len(state.may_be[cluster.cluster]) in (2, 3)
     ]
     if coarse:
         yield styled(f"Nearly sure: cluster {listing(coarse, 10)}.")
@@ -265,14 +279,20 @@ def _settled_lines(state: "Settled", clusters: "list[NamedCluster]") -> Iterator
 
 def _tables(clusters: "list[NamedCluster]", sheets: Sheets | None, files: dict[int, str]) -> Iterator[RenderableType]:
     table = plain_table(">cluster", "name", "named by", "or else", ">images", ">expected", ">restarts agree")
-    for one in clusters:
-        sure = "you" if one.answered else "a guess"
-        other = one.others[0][0] if one.others and not one.answered else ""
-        cells = [str(one.cluster), one.label, sure, other, *map(percent, (one.size, one.share, one.agreement))]
+    for cluster in clusters:
+        sure = "you" if cluster.answered else "a guess"
+        alternative = cluster.others[0][0] if cluster.others and not cluster.answered else ""
+        cells = [
+            str(cluster.cluster),
+            cluster.label,
+            sure,
+            alternative,
+            *map(percent, (cluster.size, cluster.share, cluster.agreement)),
+        ]
         table.add_row(*cells)
     yield table
     if files:
         yield styled(f"Sheets: {next(iter(files.values()))} and {len(files) - 1} more")
     elif sheets is not None:
-        near = ((str(one.cluster), listing(sheets.examples(one.cluster)["examples"])) for one in clusters)
+        near = ((str(cluster.cluster), listing(sheets.examples(cluster.cluster)["examples"])) for cluster in clusters)
         yield plain_table(">cluster", "nearest to its centre", rows=near)

@@ -24,7 +24,7 @@ SPLIT_HELP = "Which images; by default test, or all not trained on."
 
 
 def read_model(word: str) -> Path:
-    """Return the folder of a saved classifier; one on the hub is fetched."""
+    """Return the folder of a saved classifier, downloading it from the hub if needed."""
     if not word.startswith("hf:/"):
         return Path(word)
     from labelwise.core.hub import saved_folder
@@ -66,7 +66,7 @@ PROTOCOL_HELP = "Also verification, retrieval or episodes; repeatable."
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What is measured only if it is asked for."""
+    """Options of protocols that run on request."""
 
     protocol: Annotated[list[str] | None, Option(help=PROTOCOL_HELP)] = None
     max_error: Annotated[float | None, Option(min=0, max=1, help="Measure this promised share of errors.")] = None
@@ -74,11 +74,11 @@ class Measured:
 
     @property
     def protocols(self) -> dict[str, dict[str, float]]:
-        """The options of each protocol that was asked for."""
-        asked: dict[str, dict[str, float]] = {name: {} for name in self.protocol or ()}
+        """The options of each requested protocol."""
+        selected: dict[str, dict[str, float]] = {name: {} for name in self.protocol or ()}
         promises = {"max_error": self.max_error, "coverage": self.coverage}
-        given = {name: value for name, value in promises.items() if value is not None}
-        return asked | ({"promises": given} if given else {})
+        values = {name: value for name, value in promises.items() if value is not None}
+        return selected | ({"promises": values} if values else {})
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Workers:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedOptions:
     """The options of every verb. They may stand before the verb or after it."""
 
     json: Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")] = False
@@ -130,7 +130,7 @@ class Shared:
 
 
 _WORDS: ContextVar[tuple[str, ...]] = ContextVar("words", default=())  # the command line
-_SHARED: ContextVar[Shared] = ContextVar("shared", default=Shared())  # noqa: B039 - it is frozen
+_SHARED: ContextVar[SharedOptions] = ContextVar("shared", default=SharedOptions())  # noqa: B039 - it is frozen
 
 
 def note_words(words: Sequence[str]) -> None:
@@ -140,23 +140,23 @@ def note_words(words: Sequence[str]) -> None:
 
 def command_line() -> str:
     """Return the running command as typed; bytes that are not UTF-8 are replaced."""
-    typed = shlex.join(["labelwise", *_WORDS.get()])
-    return typed.encode(errors="surrogateescape").decode(errors="replace")
+    text = shlex.join(["labelwise", *_WORDS.get()])
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def shared() -> Shared:
+def shared_options() -> SharedOptions:
     """Return the current values of the options of every verb."""
     return _SHARED.get()
 
 
 def refuse_workers() -> None:
     """Raise an error for --workers without a job."""
-    if shared().workers is not None:
+    if shared_options().workers is not None:
         raise UsageError("--workers goes with --out FOLDER.parquet.")
 
 
 @contextmanager
-def with_shared(options: Shared) -> Iterator[None]:
+def with_shared(options: SharedOptions) -> Iterator[None]:
     """Set the options of every verb while open."""
     variables: dict[str, str] = {}
     if options.no_cache:
@@ -183,16 +183,16 @@ class Verb(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the command's own parameters, and the hidden ones of every verb."""
         own = super().get_params(ctx)
-        names = {each.name for each in fields(Shared)}
-        inherited = [copy(each) for each in ctx.find_root().command.params if each.name in names]
-        for each in inherited:
-            each.hidden, each.expose_value, each.callback = True, False, _keep
+        names = {parameter.name for parameter in fields(SharedOptions)}
+        inherited = [copy(parameter) for parameter in ctx.find_root().command.params if parameter.name in names]
+        for parameter in inherited:
+            parameter.hidden, parameter.expose_value, parameter.callback = True, False, _keep
         return [*own, *inherited]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb with the options before and after it."""
         root = ctx.find_root()
-        before = root.obj if isinstance(root.obj, Shared) else Shared()
+        before = root.obj if isinstance(root.obj, SharedOptions) else SharedOptions()
         with with_shared(replace(before, **ctx.meta.get(__name__, {}))):
             return super().invoke(ctx)
 
@@ -233,7 +233,9 @@ def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
     """Return a verb for the shell: every field of a dataclass parameter becomes an option."""
     own = inspect.signature(verb)
     groups: dict[str, Any] = {
-        each.name: each.annotation for each in own.parameters.values() if is_dataclass(each.annotation)
+        parameter.name: parameter.annotation
+        for parameter in own.parameters.values()
+        if is_dataclass(parameter.annotation)
     }
 
     @wraps(verb)
@@ -242,9 +244,9 @@ def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
             options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
         verb(*args, **options)
 
-    every = [single for each in own.parameters.values() for single in _singly(each)]
+    every = [single for parameter in own.parameters.values() for single in _singly(parameter)]
     run.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in every} | {"return": None}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in every} | {"return": None}
     return run
 
 
@@ -253,6 +255,6 @@ def _singly(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
     if not is_dataclass(parameter.annotation):
         yield parameter
         return
-    for each in fields(parameter.annotation):
+    for entry in fields(parameter.annotation):
         kind = inspect.Parameter.KEYWORD_ONLY
-        yield inspect.Parameter(each.name, kind, default=each.default, annotation=each.type)
+        yield inspect.Parameter(entry.name, kind, default=entry.default, annotation=entry.type)

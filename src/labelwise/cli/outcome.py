@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from labelwise.core.classifier import Classifier
 
 LISTED = 5  # images to check
-CIRCULAR = {  # the source of labels that no person chose
+CIRCULAR = {  # sources of labels other than people
     "groups": "labelwise group, which compared the same features",
     "answers": "answers of a classifier that labelwise sorted images by",
 }
@@ -24,24 +24,24 @@ CIRCULAR = {  # the source of labels that no person chose
 def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[RenderableType]:
     """Yield the summary of a classifier: training, accuracy, confusions; ``home`` is the folder of its images."""
     summary = classifier.origin.summary
-    about = summary["training"]
-    training = f": {len(classifier.labels)} labels from {about['images']} images, {about['seconds']:.0f} s on {about['device']}"
+    training_summary = summary["training"]
+    training = f": {len(classifier.labels)} labels from {training_summary['images']} images, {training_summary['seconds']:.0f} s on {training_summary['device']}"
     yield styled((str(folder), "bold"), training)
     estimated = summary.get("leave_one_out") or summary.get("validation")
     circular = CIRCULAR.get(summary.get("labels_by", ""))
     if estimated:
-        how = "leave-one-out on" if "leave_one_out" in summary else "answers to"
+        basis = "leave-one-out on" if "leave_one_out" in summary else "answers to"
         yield estimate_line(
-            estimated, how, "training images" if "leave_one_out" in summary else "validation images", circular
+            estimated, basis, "training images" if "leave_one_out" in summary else "validation images", circular
         )
         if not circular:
             yield from _lookalike_lines(estimated)
         yield _baseline_line(estimated)
     yield from tuning_lines(classifier)
-    if "validation_accuracy" in about and "validation" not in summary:
-        yield f"Accuracy on {about['validation_images']} validation images: {percent(about['validation_accuracy'])}."
-    elif "validation_precision" in about:
-        yield f"Validation images: mean average precision {percent(about['validation_precision'])}."
+    if "validation_accuracy" in training_summary and "validation" not in summary:
+        yield f"Accuracy on {training_summary['validation_images']} validation images: {percent(training_summary['validation_accuracy'])}."
+    elif "validation_precision" in training_summary:
+        yield f"Validation images: mean average precision {percent(training_summary['validation_precision'])}."
     elif "naming" in summary:
         yield from _naming_lines(classifier)
     elif not estimated and "calibration" in summary:
@@ -61,27 +61,27 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     yield ""
 
 
-def estimate_line(estimated: Mapping[str, Any], how: str, images: str, circular: str | None) -> str:
+def estimate_line(estimated: Mapping[str, Any], basis: str, images: str, circular: str | None) -> str:
     """Return the estimated accuracy on new images, or why there is no estimate."""
     right, low, high = (percent(estimated[key]) for key in ("accuracy", "low", "high"))
-    which = f"{how} {estimated['images']} {images}"
+    subject = f"{basis} {estimated['images']} {images}"
     if circular:
         return (
-            f"By {which}, {right} get their own label back. This is not accuracy: the labels come from {circular}. "
+            f"By {subject}, {right} get their own label back. This is not accuracy: the labels come from {circular}. "
             "To measure accuracy, label some images yourself: labelwise evaluate."
         )
     if estimated["accuracy"] == 1:  # report only the lower bound
-        return f"Estimated accuracy on new images like these: at least {low} (95 %), by {which}: all are right."
-    return f"Estimated accuracy on new images like these: {right} (95 % interval {low} to {high}), by {which}."
+        return f"Estimated accuracy on new images like these: at least {low} (95 %), by {subject}: all are right."
+    return f"Estimated accuracy on new images like these: {right} (95 % interval {low} to {high}), by {subject}."
 
 
 def _lookalike_lines(estimated: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how much better images are answered that look like training images, where that is clearly more."""
-    alike = estimated.get("accuracy_with_lookalikes", 0.0)
-    if alike > estimated["high"]:
+    """Yield the accuracy on images similar to training images, if clearly higher."""
+    accuracy = estimated.get("accuracy_with_lookalikes", 0.0)
+    if accuracy > estimated["high"]:
         yield (
             f"Many training images look like another one, and these were left out together. New images that look like training images, "
-            f"as frames of the same scene do, are answered better: about {percent(alike)} right."
+            f"as frames of the same scene do, are answered better: about {percent(accuracy)} right."
         )
 
 
@@ -113,48 +113,48 @@ def next_steps(
         yield one_line(f"{word} {shlex.join(['labelwise', *command])}")
 
 
-def _doubt_lines(about: dict[str, Any], home: str) -> Iterator[RenderableType]:
+def _doubt_lines(estimate: dict[str, Any], home: str) -> Iterator[RenderableType]:
     """Yield the most confused labels, and images whose label looks wrong."""
-    if about["confused"]:
-        rows = ((one["label"], one["taken_for"], str(one["count"])) for one in about["confused"])
+    if estimate["confused"]:
+        rows = ((suspect["label"], suspect["taken_for"], str(suspect["count"])) for suspect in estimate["confused"])
         yield ""
         yield plain_table("most often confused", "taken for", ">times", rows=rows)
-    suspicious = about["suspicious"]
+    suspicious = estimate["suspicious"]
     if suspicious:
         yield ""
         yield "Images to check: each looks like a different label (the label is wrong, or the image is hard)."
-    for one in suspicious[:LISTED]:
+    for suspect in suspicious[:LISTED]:
         yield one_line(
-            f"  {os.path.normpath(os.path.join(home, one['file']))}: {one['looks_like']}? ({percent(one['probability'])})"
+            f"  {os.path.normpath(os.path.join(home, suspect['file']))}: {suspect['looks_like']}? ({percent(suspect['probability'])})"
         )
     if len(suspicious) > LISTED:
         yield f"  And {len(suspicious) - LISTED} more."
 
 
 def tuning_lines(classifier: "Classifier") -> Iterator[str]:
-    """Yield what came of tuning; or, where it was not asked for and would pay, that it would."""
+    """Yield the result of tuning, or advice to tune if it is expected to help."""
     from labelwise.fitting.tuning import FEWEST, WEAK, images_each
 
     summary, method = classifier.origin.summary, classifier.origin.method
     if "tuning" in summary:
         yield _tuning_result(summary["tuning"])
     elif method is not None and method.name == "discriminant" and summary["training"]["device"] == "cuda":
-        accuracy, each = summary.get("leave_one_out", {}).get("accuracy", 1.0), images_each(classifier)
-        if len(classifier.shape) == 3 and accuracy < WEAK and each >= FEWEST:
-            yield f"--tune will probably pay here: {each:.0f} images of a label, a GPU, and less than {100 * WEAK:.0f} % right (docs/tune.md)"
+        accuracy, per_label = summary.get("leave_one_out", {}).get("accuracy", 1.0), images_each(classifier)
+        if len(classifier.shape) == 3 and accuracy < WEAK and per_label >= FEWEST:
+            yield f"--tune will probably pay here: {per_label:.0f} images of a label, a GPU, and less than {100 * WEAK:.0f} % right (docs/tune.md)"
 
 
-def _tuning_result(about: dict[str, Any]) -> str:
-    """Return what came of tuning, in a line."""
-    frozen, *tuned = about["trials"]
-    best = max(tuned, key=lambda trial: float(trial["likelihood"]))
+def _tuning_result(tuning: dict[str, Any]) -> str:
+    """Return the result of tuning in one line."""
+    frozen_trial, *tuned_trials = tuning["trials"]
+    best = max(tuned_trials, key=lambda trial: float(trial["likelihood"]))
     figures = (
-        f"validation accuracy {100 * best['accuracy']:.1f} % against {100 * frozen['accuracy']:.1f} % without, log-likelihood "
-        f"{best['likelihood']:.3f} against {frozen['likelihood']:.3f}"
+        f"validation accuracy {100 * best['accuracy']:.1f} % against {100 * frozen_trial['accuracy']:.1f} % without, log-likelihood "
+        f"{best['likelihood']:.3f} against {frozen_trial['likelihood']:.3f}"
     )
-    if about["rate"] is None:
+    if tuning["rate"] is None:
         return f"tuning did not pay, so the encoder does not change: {figures}"
-    return f"encoder tuned (learning rate {about['rate']:g}, {best['steps']} steps): {figures}"
+    return f"encoder tuned (learning rate {tuning['rate']:g}, {best['steps']} steps): {figures}"
 
 
 def _balance_lines(classifier: "Classifier") -> Iterator[str]:
@@ -174,7 +174,7 @@ def _balance_lines(classifier: "Classifier") -> Iterator[str]:
 
 
 def _naming_lines(classifier: "Classifier") -> tuple[RenderableType, str]:
-    """Return figures of a naming that need no label: size, certainty and agreement per label."""
+    """Yield label-free figures of a naming: size, certainty and agreement per label."""
     report = classifier.origin.summary["naming"]
     columns = [map(percent, report[key]) for key in ("sizes", "shares", "agreement")]
     heads = ("label", ">images", ">expected", ">same in other restarts")

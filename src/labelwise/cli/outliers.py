@@ -35,30 +35,30 @@ def outliers(model: Model, paths: Paths, *, table: CsvFile = None, job_out: JobO
     refuse_workers()
     classifier = open_model(model)
     images, names, skipped = open_images(classifier, paths)
-    ranked = sorted(zip(names, run(classifier.scores(images)), strict=True), key=lambda pair: -pair[1].score)
+    results = sorted(zip(names, run(classifier.scores(images)), strict=True), key=lambda pair: -pair[1].score)
     limit = classifier.familiarity.limit
     cells = (
         (
             name,
-            Bar(one.score / limit if limit > 0 else one.flagged),
-            f"{one.score:.4f}",
-            styled(("unknown" if one.flagged else "", "yellow")),
+            Bar(result.score / limit if limit > 0 else result.flagged),
+            f"{result.score:.4f}",
+            styled(("unknown" if result.flagged else "", "yellow")),
         )
-        for name, one in ranked[:SHOWN]
+        for name, result in results[:SHOWN]
     )
-    flagged = sum(one.flagged for _, one in ranked)
+    flag_count = sum(result.flagged for _, result in results)
     lines: list[RenderableType] = [plain_table("image", "", f">{FIGURES['outlier_score']}", "", rows=cells)]
-    if len(ranked) > SHOWN:
-        lines.append(f"The first {SHOWN} of {len(ranked)} images. --csv FILE writes all of them.")
+    if len(results) > SHOWN:
+        lines.append(f"The first {SHOWN} of {len(results)} images. --csv FILE writes all of them.")
     lines.append(
-        f"{flagged} of {len(ranked)} images are unknown"
+        f"{flag_count} of {len(results)} images are unknown"
         + (f": their score is above {limit:.4f}." if isfinite(limit) else ".")
     )
     if table is not None:
         text = io.StringIO(newline="")
-        rows = ((to_cell(name), f"{one.score:.6g}", "yes" if one.flagged else "no") for name, one in ranked)
+        rows = ((to_cell(name), f"{result.score:.6g}", "yes" if result.flagged else "no") for name, result in results)
         csv.writer(text).writerows([("file", "score", "unknown"), *rows])
         write_file(table, text.getvalue().encode("utf-8", "surrogateescape"))
         lines.append(styled((str(table), "bold"), " written"))
-    found = [{"file": name, **asdict(one)} for name, one in ranked]
-    show({"model": str(model), "outliers": found, "skipped": skipped}, *lines)
+    documents = [{"file": name, **asdict(result)} for name, result in results]
+    show({"model": str(model), "outliers": documents, "skipped": skipped}, *lines)

@@ -13,14 +13,14 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from labelwise.cli.options import shared
+from labelwise.cli.options import shared_options
 from labelwise.support.errors import LabelwiseWarning
 from labelwise.support.text import as_json, visible
 
 PLOTS = (".png", ".svg", ".pdf")  # file formats of plots
 BAR, LEAST_BAR = 20, 4  # width of a bar in characters, and on a narrow terminal
 LONG_HEAD = 12  # characters of a head of numbers that is broken where room is short
-WIDEST = 10_000  # characters, to measure a table that nothing limits
+WIDEST = 10_000  # to measure the natural width of a table
 
 
 class Terminal(Console):
@@ -57,14 +57,14 @@ def _written_out(error: UnicodeError) -> tuple[str, int]:
     return "".join(plain).encode("ascii", "backslashreplace").decode(), error.end
 
 
-def out() -> Console:
+def stdout() -> Console:
     """Return the console for results."""
     return Terminal()
 
 
 def note(text: str) -> None:
     """Print a note on standard error, unless --quiet."""
-    if not shared().quiet:
+    if not shared_options().quiet:
         warn(text)
 
 
@@ -85,13 +85,13 @@ def fail(error: Exception, code: int) -> int:
 def show_warnings() -> Iterator[None]:
     """Print warnings of this library as plain lines while open, without their code location."""
     with warnings.catch_warnings():
-        others = warnings.showwarning
+        previous = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any, **rest_of_arguments: Any) -> None:
             if issubclass(category, LabelwiseWarning):
                 warn(f"Warning: {message}")
             else:
-                others(message, category, *place, **more)
+                previous(message, category, *place, **rest_of_arguments)
 
         warnings.showwarning = show
         yield
@@ -126,13 +126,13 @@ def fit_table(table: Table, console: Console) -> None:
 
 def show(document: Any, *lines: RenderableType) -> None:
     """Print a result: one JSON document with --json, otherwise tables and lines."""
-    if shared().json:
+    if shared_options().json:
         print(as_json(document, indent=1, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf")))
         return
     for line in lines:
         if isinstance(line, Table):
-            fit_table(line, out())
-        out().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))
+            fit_table(line, stdout())
+        stdout().print(line, soft_wrap=isinstance(line, Text) and bool(line.no_wrap))
 
 
 def one_line(text: str) -> Text:
@@ -160,10 +160,10 @@ def percent(share: float) -> str:
 def calibration_line(figures: Mapping[str, Any]) -> str:
     """Describe the calibration error before and after calibration."""
     kind, whose = ("ece", "Probabilities") if "ece_before" in figures else ("answer_ece", "Probabilities of a yes")
-    before, after = (percent(figures[f"{kind}_{when}"]) for when in ("before", "after"))
+    before, after = (percent(figures[f"{kind}_{moment}"]) for moment in ("before", "after"))
     if not figures.get("applied", {}).get(kind, True):
-        why = "Left uncalibrated: calibration did not help on held-out images"
-        return f"{whose} are off by {after} on average (calibration error, ECE). {why}"
+        reason = "Left uncalibrated: calibration did not help on held-out images"
+        return f"{whose} are off by {after} on average (calibration error, ECE). {reason}"
     return f"{whose} are off by {after} on average (calibration error, ECE); before calibration by {before}"
 
 

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import new_run, open_data, tell_skipped
-from labelwise.cli.options import Resume, Settings, Size, shared
+from labelwise.cli.options import Resume, Settings, Size, shared_options
 from labelwise.cli.output import note, percent, show, styled
 from labelwise.support.errors import UsageError
 from labelwise.support.files import read_text
@@ -52,7 +52,7 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
     folder = out_file.with_name(out_file.name + ".run")
     run = new_run(words, folder, resume=resume or is_restarted())
     method = _method(kind, words)
-    if isinstance(method, Patches) and (resume or shared().device == "cuda"):
+    if isinstance(method, Patches) and (resume or shared_options().device == "cuda"):
         raise UsageError("Patches are computed in seconds on a CPU. Leave out --resume and --device cuda.")
     _check(out_file, folder if resume else None)
     with sole_verb(out_file, folder, resume=run.resume):
@@ -61,20 +61,20 @@ def pretrain(  # noqa: PLR0913 - the options of the verb
             raise UsageError(f'"{data}" has no labels to compare with. Leave out --probe.')
         tests = dataset.split("test") if probe and dataset is not None else None
         if is_main_process():
-            what = PATCHES if isinstance(method, Patches) else method.kind
-            note(f"{len(images)} images, shape {list(images.shape[1:])}; {what}, labels are not read")
+            kind_of_training = PATCHES if isinstance(method, Patches) else method.kind
+            note(f"{len(images)} images, shape {list(images.shape[1:])}; {kind_of_training}, labels are not read")
         with weights_told(folder):
-            encoder, settings, about = _train(images, method, run)
+            encoder, settings, summary = _train(images, method, run)
         if not is_main_process():
             return
         with weights_told(folder, trained=True):
-            write_encoder(out_file, encoder, settings, about)
+            write_encoder(out_file, encoder, settings, summary)
         if not isinstance(method, Patches):
             shutil.rmtree(folder)
     if tests is not None and dataset is not None:
-        about["neighbours"] = probe_neighbours(encoder, dataset.split("train"), tests)
-    show({"weights": str(out_file), **about}, *_lines(out_file, about))
-    if not shared().json:
+        summary["neighbours"] = probe_neighbours(encoder, dataset.split("train"), tests)
+    show({"weights": str(out_file), **summary}, *_lines(out_file, summary))
+    if not shared_options().json:
         _tell_use(out_file)
 
 
@@ -84,10 +84,10 @@ def _method(kind: str | None, words: list[str]) -> "Pretrain | Patches":
     from labelwise.train.pretraining import Pretrain
 
     pairs = pairs_of(words)
-    wanted = pairs.pop("kind", kind or USUAL)
-    if kind is not None and wanted != kind:
-        raise UsageError(f"--kind {kind} and --set kind={wanted} differ. Give only one.")
-    return override(Patches(), pairs) if wanted == PATCHES else override(Pretrain(), {**pairs, "kind": wanted})
+    kind_name = pairs.pop("kind", kind or USUAL)
+    if kind is not None and kind_name != kind:
+        raise UsageError(f"--kind {kind} and --set kind={kind_name} differ. Give only one.")
+    return override(Patches(), pairs) if kind_name == PATCHES else override(Pretrain(), {**pairs, "kind": kind_name})
 
 
 def _check(file: Path, resume: Path | None) -> None:
@@ -97,7 +97,7 @@ def _check(file: Path, resume: Path | None) -> None:
     if file.suffix.lower() != ".safetensors":
         raise UsageError(f'--out takes a .safetensors file; given "{file}".')
     check_writable(file)
-    if file.exists() and not shared().overwrite:
+    if file.exists() and not shared_options().overwrite:
         raise UsageError(f"{file} exists already. Choose another name, or replace it with --overwrite.")
     if file.is_dir():
         raise UsageError(f"{file} is a folder; choose another name.")
@@ -107,21 +107,21 @@ def _check(file: Path, resume: Path | None) -> None:
 
 def _read(data: str, method: "Pretrain | Patches", size: int | None) -> tuple["Tensor", "lw.data.Dataset | None"]:
     """Return the training images, and their data set if it has splits and labels."""
+    from labelwise.images.file_images import FileImages
     from labelwise.images.images import Images, check_read
     from labelwise.images.sources.build import readable
     from labelwise.images.sources.folders import plain_folder
     from labelwise.images.sources.paths import list_images
-    from labelwise.images.stored import FileImages
     from labelwise.images.view import WHOLE
     from labelwise.train.networks.encoder import DEFAULT_SIDE, Encoder
     from labelwise.train.networks.patches import Patches
     from labelwise.train.pixels import readable_pixels
 
-    folder, strict = plain_folder(Path(data)), shared().strict
+    folder, strict = plain_folder(Path(data)), shared_options().strict
     encoder, view = (Encoder(), WHOLE) if isinstance(method, Patches) else (method.encoder, method.view)
     side = encoder.side(view) or view.side(DEFAULT_SIDE)
     dataset = None
-    if folder is not None and shared().splits is None:
+    if folder is not None and shared_options().splits is None:
         images: Images = FileImages(list_images(folder), None if size is None else (3, size, size))
     else:
         dataset = open_data(data, encoder.side(view), size=size)
@@ -144,27 +144,29 @@ def _train(
     from labelwise.train.pretraining import pretrain as train
 
     if isinstance(method, Patches):
-        started = time.perf_counter()
+        start = time.perf_counter()
         encoder = find_patches(images, method, seed=run.seed)
-        seconds = round(time.perf_counter() - started, 1)
-        about = {"kind": PATCHES, "images": len(images), "seconds": seconds, "device": "cpu"}
-        return encoder, Encoder(backbone=PATCHES, width=method.width), about
+        seconds = round(time.perf_counter() - start, 1)
+        run_summary = {"kind": PATCHES, "images": len(images), "seconds": seconds, "device": "cpu"}
+        return encoder, Encoder(backbone=PATCHES, width=method.width), run_summary
     assert run.folder is not None
     encoder, summary = train(images, method, run)
-    about = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary}
+    run_summary = {"kind": method.kind, "epochs": method.epochs, "images": len(images), **summary}
     if is_main_process():  # writes the log
         last = loads(read_text(run.folder / "log.jsonl").splitlines()[-1])
-        about |= {"loss": last["loss"], **last["measured"]}
-    return encoder, method.encoder, about
+        run_summary |= {"loss": last["loss"], **last["measured"]}
+    return encoder, method.encoder, run_summary
 
 
-def _lines(file: Path, about: Mapping[str, Any]) -> Iterator[RenderableType]:
-    yield styled((str(file), "bold"), f": {about['images']} images, {about['seconds']:.0f} s on {about['device']}")
-    if "loss" in about:
-        figures = ", ".join(f"{name} {about[name]:.3f}" for name in ("loss", "alignment", "uniformity"))
+def _lines(file: Path, summary: Mapping[str, Any]) -> Iterator[RenderableType]:
+    yield styled(
+        (str(file), "bold"), f": {summary['images']} images, {summary['seconds']:.0f} s on {summary['device']}"
+    )
+    if "loss" in summary:
+        figures = ", ".join(f"{name} {summary[name]:.3f}" for name in ("loss", "alignment", "uniformity"))
         yield f"last epoch: {figures} (alignment: 0 is best; uniformity: lower is more even)"
-    if "neighbours" in about:
-        near = about["neighbours"]
+    if "neighbours" in summary:
+        near = summary["neighbours"]
         yield f"the {near['k']} nearest training images give {percent(near['accuracy'])} of test images the right label"
 
 
@@ -172,6 +174,6 @@ def _tell_use(file: Path) -> None:
     from labelwise.fitting.choice import STATED
     from labelwise.train.pretraining import read_encoder
 
-    stored = read_encoder(file)
-    known = [f"--set encoder.{key}={getattr(stored, key)}" for key in STATED if getattr(stored, key) is not None]
-    note(f"Use it: labelwise fit DATA --set encoder.weights={file} --set encoder.frozen=true {' '.join(known)}")
+    encoder = read_encoder(file)
+    options = [f"--set encoder.{key}={getattr(encoder, key)}" for key in STATED if getattr(encoder, key) is not None]
+    note(f"Use it: labelwise fit DATA --set encoder.weights={file} --set encoder.frozen=true {' '.join(options)}")

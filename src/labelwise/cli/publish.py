@@ -11,8 +11,8 @@ from labelwise.cli.output import one_line, show, styled
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
-    """What the card cannot know by itself."""
+class CardOptions:
+    """Facts for the model card that the classifier cannot know."""
 
     licence: Annotated[str, Option(help="Licence of the classifier, such as apache-2.0.")] = ""
     use: Annotated[str, Option(help="What it is meant for, in a sentence.")] = ""
@@ -23,7 +23,7 @@ def publish(
     model: Model,
     repository: Annotated[str | None, Argument(help="user/name on the hub; leave out to see the card.")] = None,
     *,
-    words: Words,
+    words: CardOptions,
     private: Annotated[bool, Option("--private", help="Make a new repository private.")] = False,
     onnx: Annotated[bool, Option("--onnx", help="Also send it as one ONNX file.")] = False,
 ) -> None:

@@ -29,16 +29,16 @@ def rank(
     levels = None if order is None else [name.strip() for name in next(csv.reader([order], skipinitialspace=True), [])]
     names = [classifier.labels.names[column] for column in level_columns(classifier, levels)]
     images, files, skipped = open_images(classifier, paths)
-    ranked = run(classifier.scores(images), order=levels)
-    rows = [{**asdict(one), "file": files[one.image]} for one in ranked]
-    few = len(names) <= DRAWN
-    table = plain_table("image", ">rank", "level", ">80 % sure", *(["levels"] if few else []), "")
-    for one in ranked:
-        low, high = (names.index(end) + 1 for end in one.interval)
-        cells: list[RenderableType] = [files[one.image], f"{one.rank:.2f}", styled((one.median, "bold"))]
+    results = run(classifier.scores(images), order=levels)
+    rows = [{**asdict(result), "file": files[result.image]} for result in results]
+    show_all = len(names) <= DRAWN
+    table = plain_table("image", ">rank", "level", ">80 % sure", *(["levels"] if show_all else []), "")
+    for result in results:
+        low, high = (names.index(end) + 1 for end in result.interval)
+        cells: list[RenderableType] = [files[result.image], f"{result.rank:.2f}", styled((result.median, "bold"))]
         cells += [f"{low}" if low == high else f"{low} to {high}"]
-        cells += [_columns(list(one.probabilities.values()))] if few else []
-        table.add_row(*cells, styled(("" if one.known else "unknown", "yellow")))
+        cells += [_columns(list(result.probabilities.values()))] if show_all else []
+        table.add_row(*cells, styled(("" if result.known else "unknown", "yellow")))
     line = styled(f"1 is {names[0]}, {len(names)} is {names[-1]}")
     show({"model": str(model), "levels": names, "images": rows, "skipped": skipped}, table, line)
 

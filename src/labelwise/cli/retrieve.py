@@ -12,7 +12,7 @@ from typer import Argument, Option
 import labelwise as lw
 from labelwise.cli.inputs import open_images, open_model, tell_skipped
 from labelwise.cli.jobs import JobOut, make_job, run_job
-from labelwise.cli.options import Model, SearchBy, refuse_workers, shared
+from labelwise.cli.options import Model, SearchBy, refuse_workers, shared_options
 from labelwise.cli.output import note, percent, plain_table, show
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.text import FIGURES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is searched for, and how."""
+    """The query and the search."""
 
     text: Annotated[str | None, Option(help="A sentence to search for instead of images.")] = None
     k: Annotated[int, Option("--top", min=1, help="How many images to list.")] = 5
@@ -68,19 +68,19 @@ def retrieve(
         _run_job(model, gallery, query or [], search, storing, job_out)
         return
     refuse_workers()
-    _check(gallery, search, storing, anything=bool(query) or search.text is not None)
+    _check(gallery, search, storing, any_option=bool(query) or search.text is not None)
     classifier = open_model(model)
     if search.by is not None:
         check_score(classifier.head, search.by)
     images, names, skipped = open_images(classifier, query) if query else (None, [], [])
-    searched = _open_gallery(classifier, gallery, search, storing)
+    gallery_searched = _open_gallery(classifier, gallery, search, storing)
     results: list[tuple[dict[str, Any], RenderableType]] = []
     if search.text is not None:
-        results.append(_fitting(classifier, searched, search, search.text))
+        results.append(_fitting(classifier, gallery_searched, search, search.text))
     if images is not None:
-        results += _alike(classifier, images, names, searched, search)
-    document = {"model": str(model), "gallery": len(searched), "queries": [one for one, _ in results]}
-    words = [] if query or search.text else [f"{storing.index or gallery}: {len(searched)} images"]
+        results += _similar_lines(classifier, images, names, gallery_searched, search)
+    document = {"model": str(model), "gallery": len(gallery_searched), "queries": [name for name, _ in results]}
+    words = [] if query or search.text else [f"{storing.index or gallery}: {len(gallery_searched)} images"]
     show(document | {"skipped": skipped}, *words, *(table for _, table in results))
 
 
@@ -99,18 +99,18 @@ def _run_job(
     run_job(replace(job, gallery=str(gallery.absolute()), by=search.by), query)
 
 
-def _check(gallery: Path, search: Search, storing: Storing, *, anything: bool) -> None:
-    """Raise an error for options that do not go with a gallery; ``anything`` is whether there is something to search for."""
+def _check(gallery: Path, search: Search, storing: Storing, *, any_option: bool) -> None:
+    """Raise an error for options that do not fit the gallery; ``any_option`` is whether there is a query."""
     from labelwise.tasks.gallery_index import need_faiss
     from labelwise.tasks.gallery_store import is_stored
 
-    kept = storing.index or gallery
-    if is_stored(kept):
+    target = storing.index or gallery
+    if is_stored(target):
         return
     for option, value in {"--where": search.where, "--remove": storing.remove, "--label": storing.label}.items():
         if value is not None:
-            raise UsageError(f"{option} goes with a gallery on disk (photos.lance); given {kept}.")
-    if not anything and storing.index is None:
+            raise UsageError(f"{option} goes with a gallery on disk (photos.lance); given {target}.")
+    if not any_option and storing.index is None:
         raise UsageError("Give an image to search for, or --index to store the gallery.")
     if search.approximate:
         need_faiss()
@@ -119,15 +119,15 @@ def _check(gallery: Path, search: Search, storing: Storing, *, anything: bool) -
 def _open_gallery(
     classifier: "Classifier", gallery: Path, search: Search, storing: Storing
 ) -> "Gallery | StoredGallery":
-    """Return the gallery to search, after the changes that were asked for."""
+    """Apply the requested changes to a gallery and return it."""
     from labelwise.tasks.gallery_store import is_stored
 
     if not is_stored(storing.index or gallery):
         return _gallery(classifier, gallery, storing.index, bool(search.approximate))
-    stored = _gallery_on_disk(classifier, gallery, storing.index, search.by, storing.label)
+    stored_gallery = _gallery_on_disk(classifier, gallery, storing.index, search.by, storing.label)
     if storing.remove is not None:
-        note(f"Removed {stored.remove(storing.remove)} images.")
-    return stored
+        note(f"Removed {stored_gallery.remove(storing.remove)} images.")
+    return stored_gallery
 
 
 def _fitting(
@@ -140,17 +140,17 @@ def _fitting(
     return document, plain_table(f"fit best: {text}", ">yes", rows=rows)
 
 
-def _alike(
+def _similar_lines(
     classifier: "Classifier", images: "Images", names: list[str], gallery: "Gallery | StoredGallery", search: Search
 ) -> Iterator[tuple[dict[str, Any], RenderableType]]:
-    """Yield the images most like each query, as JSON and as a table."""
+    """Yield the most similar images of each query, as JSON and as a table."""
     answers = lw.retrieve(
         classifier, images, gallery, search.k + 1, by=search.by, approximate=search.approximate, where=search.where
     )
     for name, matches in zip(names, answers, strict=True):
-        others = [match for match in matches if match.file != os.path.realpath(name)][: search.k]
-        rows = ((_from_here(match.file), f"{match.score:.4f}") for match in others)
-        document = {"file": name, "matches": [asdict(match) for match in others]}
+        matches_of_others = [match for match in matches if match.file != os.path.realpath(name)][: search.k]
+        rows = ((_from_here(match.file), f"{match.score:.4f}") for match in matches_of_others)
+        document = {"file": name, "matches": [asdict(match) for match in matches_of_others]}
         yield document, plain_table(f"most like {name}", f">{FIGURES['score']}", rows=rows)
 
 
@@ -169,10 +169,10 @@ def _gallery_on_disk(
         raise UsageError(f"--index goes with a folder of images; {source} is not a folder.")
     files = _files(source)
     gallery = create_gallery(index, classifier, by)
-    gone = sorted(gallery.below(source) - set(files))
-    gallery.remove_files(gone)
-    skipped = add_files(gallery, classifier, files, label=label, strict=shared().strict)
-    tell_skipped([replace(one, file=_from_here(one.file)) for one in skipped])
+    removed = sorted(gallery.files_below(source) - set(files))
+    gallery.remove_files(removed)
+    skipped = add_files(gallery, classifier, files, label=label, strict=shared_options().strict)
+    tell_skipped([replace(skip, file=_from_here(skip.file)) for skip in skipped])
     return gallery
 
 
@@ -187,9 +187,9 @@ def _files(source: Path) -> list[str]:
 
 
 def _from_here(file: str) -> str:
-    """Return the path of a file, relative if it is in or below the working folder."""
-    here = os.path.join(os.path.realpath(os.curdir), "")
-    return file.removeprefix(here)
+    """Return the path of a file, relative if it is inside the working folder."""
+    prefix = os.path.join(os.path.realpath(os.curdir), "")
+    return file.removeprefix(prefix)
 
 
 def _gallery(classifier: "Classifier", source: Path, index: Path | None, approximate: bool) -> "Gallery":
@@ -211,8 +211,8 @@ def _gallery(classifier: "Classifier", source: Path, index: Path | None, approxi
         check_writable(index)
     files = _files(source)
     old = load_gallery(index) if index is not None and index.exists() else None
-    gallery, skipped = gallery_of_files(classifier, files, known=old, strict=shared().strict)
-    tell_skipped([replace(one, file=_from_here(one.file)) for one in skipped])
+    gallery, skipped = gallery_of_files(classifier, files, previous=old, strict=shared_options().strict)
+    tell_skipped([replace(skip, file=_from_here(skip.file)) for skip in skipped])
     if approximate and len(gallery):
         gallery = gallery.with_index()
     if index is not None and gallery is not old:

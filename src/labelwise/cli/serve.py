@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 from typer import Option
 
 from labelwise.cli.inputs import open_model
-from labelwise.cli.options import Model, Workers, shared
+from labelwise.cli.options import Model, Workers, shared_options
 from labelwise.cli.output import note, show, styled
 from labelwise.support.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Who reaches the service."""
+    """The address and the access rules of the service."""
 
     host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1"
     port: Annotated[int, Option(help="The port; 0 chooses a free one.")] = 8000
@@ -24,8 +24,8 @@ class Access:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contents:
-    """What the service holds and writes."""
+class ServiceFiles:
+    """Files that the service reads and writes."""
 
     read_only: Annotated[bool, Option("--read-only", help="Refuse requests to teach and forget.")] = False
     state: Annotated[
@@ -37,8 +37,8 @@ class Contents:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How much the service takes on."""
+class ServiceLimits:
+    """Limits of the service."""
 
     rate: Annotated[float, Option(help="Requests per second and address; 0 for no limit.")] = 0.0
     batch: Annotated[int, Option(help="Most images encoded together.")] = 16
@@ -54,8 +54,8 @@ def serve(
     model: Model,
     *,
     access: Access,
-    contents: Contents,
-    limits: Limits,
+    contents: ServiceFiles,
+    limits: ServiceLimits,
     bake: Annotated[Path | None, Option(help="Write the classifier with its taught labels, and exit.")] = None,
 ) -> None:
     """Answer questions over HTTP, with a web page."""
@@ -64,7 +64,11 @@ def serve(
     options: dict[str, Any] = vars(access) | vars(contents) | vars(limits)
     options |= {f"{name}s": tuple(options.pop(name) or ()) for name in ("allow_host", "allow_origin")}
     options |= {name: int(options[name] * MEGABYTE) for name in ("max_body", "pixels")}
-    options |= {"model": model, "workers": (shared().workers or Workers()).count or 1, "device": shared().device}
+    options |= {
+        "model": model,
+        "workers": (shared_options().workers or Workers()).count or 1,
+        "device": shared_options().device,
+    }
     service = Service(**options)
     try:
         from labelwise.server.live import bake as write
@@ -87,10 +91,10 @@ def export(
     """Export an ONNX file, alone or with programs to run it."""
     from labelwise.core.export_folder import export_to
 
-    exported = export_to(open_model(model), onnx, overwrite=shared().overwrite)
-    size = f"{exported.labels} labels, {exported.megabytes:.1f} MB; scores differ by {exported.difference:.1e} at most"
-    document = {"model": str(model), **asdict(exported), "file": str(exported.file)}
-    show(document, styled((str(exported.file), "bold"), f": {size}"))
+    result = export_to(open_model(model), onnx, overwrite=shared_options().overwrite)
+    size = f"{result.labels} labels, {result.megabytes:.1f} MB; scores differ by {result.difference:.1e} at most"
+    document = {"model": str(model), **asdict(result), "file": str(result.file)}
+    show(document, styled((str(result.file), "bold"), f": {size}"))
 
 
 def demo(

@@ -14,9 +14,9 @@ PRETRAINING = ("simclr", "moco", "patches")
 
 def settings(method: Annotated[str, Argument(help="A method of fit, or a kind of pretrain.")] = "discriminant") -> None:
     """List the settings of a method, with defaults."""
-    found = list(explain(_defaults(method)))
-    document = {one.key: {"default": one.default, "help": one.words, "group": one.group} for one in found}
-    show(document, *_tables(found))
+    entries = list(explain(_defaults(method)))
+    document = {entry.key: {"default": entry.default, "help": entry.words, "group": entry.group} for entry in entries}
+    show(document, *_tables(entries))
 
 
 def _defaults(name: str) -> Any:
@@ -31,14 +31,14 @@ def _defaults(name: str) -> Any:
     return method_class(name)()
 
 
-def _tables(found: list[Setting]) -> Iterator[RenderableType]:
+def _tables(entries: list[Setting]) -> Iterator[RenderableType]:
     """Yield a table for each group of settings."""
     groups: dict[str, list[Setting]] = {}
-    for one in found:
-        groups.setdefault(one.group, []).append(one)
+    for entry in entries:
+        groups.setdefault(entry.group, []).append(entry)
     for group, rows in groups.items():
-        yield styled((group, "bold"), f"  {rows[0].about}")
-        cells = [tuple(map(styled, (f"  {one.key}", one.default, one.words))) for one in rows]
+        yield styled((group, "bold"), f"  {rows[0].description}")
+        cells = [tuple(map(styled, (f"  {entry.key}", entry.default, entry.words))) for entry in rows]
         yield plain_table("  setting", "default", "purpose", rows=cells)
         yield ""
     yield styled("Give a setting as --set key=value; repeat the option for several.")

@@ -9,14 +9,14 @@ from typer import Argument, Option
 
 import labelwise as lw
 from labelwise.cli.inputs import open_images, open_model
-from labelwise.cli.options import Model, Name, Out, shared
+from labelwise.cli.options import Model, Name, Out, shared_options
 from labelwise.cli.output import show, styled, warn
 from labelwise.support.errors import UsageError, listing, suggest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Knowledge:
-    """What is known about the label, besides its images."""
+class KnowledgeOptions:
+    """Descriptions of the label, in addition to its images."""
 
     text: Annotated[list[str] | None, Option(help="A sentence that describes it; repeatable.")] = None
     vector: Annotated[str | None, Option(help="Its attributes: 0,1,0.5 or a .csv or .txt file.")] = None
@@ -29,7 +29,7 @@ def teach(
     out_folder: Out,
     examples: Annotated[list[Path] | None, Argument(help="Images of it, or folders of images.")] = None,
     *,
-    knowledge: Knowledge,
+    knowledge: KnowledgeOptions,
 ) -> None:
     """Add a label, or examples of a known one, without training."""
     from labelwise.core.store import check_free
@@ -39,47 +39,47 @@ def teach(
     from labelwise.tasks.teach import teach as run
 
     name, text, vector = label_name(name), knowledge.text, knowledge.vector
-    sources = [word for word, it in (("images", examples), ("--text", text), ("--vector", vector)) if it]
+    sources = [word for word, value in (("images", examples), ("--text", text), ("--vector", vector)) if value]
     if not sources or (text and vector):
         raise UsageError(
             f"Give one of images, sentences (--text) and attributes (--vector); given: {listing(sources) or 'none'}."
         )
-    check_free(out_folder, shared().overwrite)
+    check_free(out_folder, shared_options().overwrite)
     classifier = open_model(model)
-    known = classifier.labels.find(name)
-    if known is None and (hint := suggest(name, classifier.labels.names)):
+    existing = classifier.labels.find(name)
+    if existing is None and (hint := suggest(name, classifier.labels.names)):
         warn(f'"{name}" is a new label.{hint}')
-    name = known or name
+    name = existing or name
     attributes = read_vector(vector, name) if vector else None
     images, files, _ = open_images(classifier, examples) if examples else (None, [], None)
     scores = None if images is None else classifier.scores(images)
-    taught = run(classifier, name, examples=scores, texts=text, vector=attributes, parent=knowledge.parent)
-    told = [
+    result = run(classifier, name, examples=scores, texts=text, vector=attributes, parent=knowledge.parent)
+    summary_lines = [
         ("1 image" if len(files) == 1 else f"{len(files)} images", examples),
         ("its description", text),
         ("its attributes", vector),
     ]
-    source = " and ".join(word for word, it in told if it)
-    lw.save(taught, out_folder, overwrite=shared().overwrite)
-    about = f': "{name}" learned from {source}; {len(taught.labels)} labels'
-    about = about if known is None else f': "{name}", a known label, learned from {source} more'
-    lines: list[RenderableType] = [styled((str(out_folder), "bold"), about)]
-    if scores is not None and known is None:
+    source = " and ".join(word for word, value in summary_lines if value)
+    lw.save(result, out_folder, overwrite=shared_options().overwrite)
+    line = f': "{name}" learned from {source}; {len(result.labels)} labels'
+    line = line if existing is None else f': "{name}", a known label, learned from {source} more'
+    lines: list[RenderableType] = [styled((str(out_folder), "bold"), line)]
+    if scores is not None and existing is None:
         lines.append(rehearse(classifier, name, scores, texts=text, vector=attributes).words(name, files))
     elif scores is not None:
         lines.append(measure_growth(classifier, name, scores).words(name))
-    document = {"model": str(out_folder), "label": name, "new": known is None, "examples": files}
-    show(document | {"labels": list(taught.labels.names)}, *lines)
+    document = {"model": str(out_folder), "label": name, "new": existing is None, "examples": files}
+    show(document | {"labels": list(result.labels.names)}, *lines)
 
 
 def forget(model: Model, name: Name, out_folder: Out) -> None:
     """Remove a label."""
     from labelwise.core.store import check_free
 
-    check_free(out_folder, shared().overwrite)
+    check_free(out_folder, shared_options().overwrite)
     classifier = open_model(model)
     name = classifier.labels.meant(name)
-    left = classifier.remove(name)
-    lw.save(left, out_folder, overwrite=shared().overwrite)
-    line = styled((str(out_folder), "bold"), f': "{name}" forgotten; {len(left.labels)} labels')
-    show({"model": str(out_folder), "label": name, "labels": list(left.labels.names)}, line)
+    reduced = classifier.remove(name)
+    lw.save(reduced, out_folder, overwrite=shared_options().overwrite)
+    line = styled((str(out_folder), "bold"), f': "{name}" forgotten; {len(reduced.labels)} labels')
+    show({"model": str(out_folder), "label": name, "labels": list(reduced.labels.names)}, line)

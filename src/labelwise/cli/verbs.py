@@ -29,7 +29,7 @@ from labelwise.cli.imagine import imagine
 from labelwise.cli.label import label
 from labelwise.cli.merge import merge
 from labelwise.cli.name import name
-from labelwise.cli.options import Shared, add_verb, note_words, with_groups
+from labelwise.cli.options import SharedOptions, add_verb, note_words, with_groups
 from labelwise.cli.outliers import outliers
 from labelwise.cli.output import escape_unencodable, fail, note, show_warnings
 from labelwise.cli.pretrain import pretrain
@@ -111,12 +111,12 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:
+def _show_version(requested: bool) -> None:
     """Print the versions of labelwise, Python and torch, without importing torch."""
-    if asked:
+    if requested:
         torch = version_of("torch")
-        more = f", torch {torch}" if torch else ""
-        print(f"labelwise {__version__} (Python {platform.python_version()}{more})")
+        suffix = f", torch {torch}" if torch else ""
+        print(f"labelwise {__version__} (Python {platform.python_version()}{suffix})")
         raise typer.Exit
 
 
@@ -126,10 +126,10 @@ def common(
         bool, Option("--version", is_eager=True, callback=_show_version, help="Print versions and exit.")
     ] = False,
     *,
-    shared: Shared,
+    shared_options: SharedOptions,
 ) -> None:
     """Store the options of every verb for the verb that follows."""
-    context.obj = shared
+    context.obj = shared_options
 
 
 app.callback(help=app.info.help)(with_groups(common))

@@ -22,20 +22,20 @@ def verify(
     """Do two images show the same label, known or not?"""
     from labelwise.tasks.verify import verify as run
 
-    asked = _pairs(first, second, pairs)
-    for file in (file for pair in asked for file in pair if file.is_dir()):
+    asked_pairs = _pairs(first, second, pairs)
+    for file in (file for pair in asked_pairs for file in pair if file.is_dir()):
         raise UsageError(f"{file} is a folder. Give two images, or a table of pairs: --pairs pairs.csv.")
     classifier = open_model(model)
-    files = list(dict.fromkeys(file for pair in asked for file in pair))
+    files = list(dict.fromkeys(file for pair in asked_pairs for file in pair))
     images, _, _ = open_images(classifier, files, strict=True)
     scores, row = classifier.scores(images), {file: i for i, file in enumerate(files)}
-    answers = run(*(scores[[row[pair[side]] for pair in asked]] for side in (0, 1)))
+    answers = run(*(scores[[row[pair[side]] for pair in asked_pairs]] for side in (0, 1)))
     rows = []
     table = plain_table("two images", "", f">{FIGURES['score']}", f">{FIGURES['same']}")
-    for (a, b), one in zip(asked, answers, strict=True):
-        rows.append({"first": str(a), "second": str(b), **asdict(one)})
-        answer = styled(("same", "green") if one.same else ("different", "yellow"))
-        table.add_row(str(a), answer, f"{one.score:.4f}", percent(one.probability))
+    for (a, b), verification in zip(asked_pairs, answers, strict=True):
+        rows.append({"first": str(a), "second": str(b), **asdict(verification)})
+        answer = styled(("same", "green") if verification.same else ("different", "yellow"))
+        table.add_row(str(a), answer, f"{verification.score:.4f}", percent(verification.probability))
         table.add_row(str(b))
     rule = classifier.verifier
     show({"model": str(model), "pairs": rows, "rule": None if rule is None else asdict(rule)}, table)
@@ -51,7 +51,7 @@ def _pairs(first: Path | None, second: Path | None, table: Path | None) -> list[
         raise UsageError("Give two images or --pairs, not both.")
     from labelwise.images.sources.delimited import records
 
-    rows = [(number, [cell.strip() for cell in row]) for number, row in records(table, what="table of pairs")]
+    rows = [(number, [cell.strip() for cell in row]) for number, row in records(table, noun="table of pairs")]
     for number, row in rows:
         if len(row) < 2 or not (row[0] and row[1]):
             raise DataError(f"Row {number} of {table} must name two images; given {row}.")

@@ -11,18 +11,18 @@ from labelwise.support.rows import unit_rows
 Array = NDArray[Any]
 
 FLAT = 1e-6  # added under the root, relative to a mean size of 1: the root has no slope at zero
-LENGTH = 4.0  # root mean square of a standardised embedding: the right learning rate then does not depend on its size
-FEW = 16  # a top list this many times shorter than the row is selected before it is sorted
+LENGTH = 4.0  # root mean square of a standardised embedding, so the best learning rate does not depend on its size
+FEW = 16  # select the top entries before sorting if the row is this many times longer
 
 
 def root_features(features: Array) -> Array:
-    """Return the signed roots of features ``[n, d]``, each row at unit length; all zeros stay zeros."""
+    """Return the signed roots of features ``[n, d]``, rows at unit length; zero rows stay zero."""
     even = features / np.maximum(abs(features).mean(1, keepdims=True), FLAT)
     return unit_rows(even / ((abs(even) + FLAT) ** 0.5 + FLAT**0.5))  # sign(e) (sqrt(|e| + f) - sqrt(f))
 
 
 def features_of_roots(roots: Array) -> Array:
-    """Return features ``[n, d]`` whose signed roots are these ``[n, d]``, of unit length: the inverse of ``root_features``, up to a scale.
+    """Return features ``[n, d]`` with these signed roots ``[n, d]``: the inverse of ``root_features``, up to scale.
 
     A root is c (sqrt(|e| + f) - sqrt(f)), and the mean of |e| is 1, which gives 1 / c.
     """
@@ -43,7 +43,7 @@ def linear_scores(image_embeddings: Array, label_embeddings: Array) -> Array:
 
 
 def distances(first: Array, second: Array) -> Array:
-    """Return Euclidean distances ``[n, m]`` of rows ``[n, d]`` and ``[m, d]``; products are summed in double precision."""
+    """Return Euclidean distances ``[n, m]`` of rows ``[n, d]`` and ``[m, d]``, summed in double precision."""
     x, y = first.astype(np.float64), second.astype(np.float64)
     squares = (x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * (x @ y.T)
     roots: Array = np.sqrt(np.maximum(squares, 0))
@@ -51,14 +51,14 @@ def distances(first: Array, second: Array) -> Array:
 
 
 def softmax(table: Array) -> Array:
-    """Return the probabilities ``[n, k]`` that log-odds of labels stand for."""
+    """Return the softmax ``[n, k]`` of log-odds."""
     powers: Array = np.exp(table - table.max(-1, keepdims=True))
     powers /= powers.sum(-1, keepdims=True)
     return powers
 
 
 def sigmoid(log_odds: Array) -> Array:
-    """Return the probabilities that log-odds stand for; small ones keep their digits."""
+    """Return the sigmoid of log-odds, accurate for small probabilities."""
     small = np.exp(-abs(log_odds))  # never overflows
     shares: Array = np.where(log_odds >= 0, 1, small) / (1 + small)
     return shares
@@ -77,18 +77,20 @@ def logit(probabilities: Array, eps: float) -> Array:
 
 
 def pieces(rows: Array, most: int) -> Iterator[Array]:
-    """Yield rows ``[n, d]`` some at a time; no rows are one piece."""
+    """Yield rows ``[n, d]`` in pieces; an empty input gives one piece."""
     return (rows[start : start + most] if len(rows) > most else rows for start in range(0, max(1, len(rows)), most))
 
 
 def top_columns(table: Array, count: int) -> Array:
-    """Return the columns of the largest numbers of each row ``[n, count]``, largest first; of equal ones the first column."""
+    """Return the columns of the largest numbers of each row ``[n, count]``, largest first; ties go to the first column."""
     k = table.shape[1]
     if count * FEW > k:
         return np.argsort(-table, axis=1, kind="stable")[:, :count]
     columns = np.sort(np.argpartition(table, k - count, axis=1)[:, k - count :], axis=1)
     values = np.take_along_axis(table, columns, 1)
     columns = np.take_along_axis(columns, np.argsort(-values, axis=1, kind="stable"), 1)
-    tied = np.flatnonzero((table >= values.min(1, keepdims=True)).sum(1) > count)  # the selection was arbitrary there
-    columns[tied] = np.argsort(-table[tied], axis=1, kind="stable")[:, :count]
+    ambiguous_rows = np.flatnonzero(
+        (table >= values.min(1, keepdims=True)).sum(1) > count
+    )  # ties at the cut: the selection was arbitrary
+    columns[ambiguous_rows] = np.argsort(-table[ambiguous_rows], axis=1, kind="stable")[:, :count]
     return columns

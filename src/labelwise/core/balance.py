@@ -68,15 +68,15 @@ def balance_curve(scores: ArrayLike, targets: ArrayLike, seen: ArrayLike, kind: 
 
     ``seen [k]`` says which labels were trained on; ``kind`` how a penalty acts, see ``Head.penalty``.
     """
-    table, right, known = np.asarray(scores, np.float64), np.asarray(targets), np.asarray(seen)
-    of_seen = known[right]
+    table, right, is_seen = np.asarray(scores, np.float64), np.asarray(targets), np.asarray(seen)
+    of_seen = is_seen[right]
     if not (of_seen.any() and (~of_seen).any()):
         raise DataError("Balancing seen and unseen labels needs images of both.")
-    (best_seen, first), (best_unseen, second) = _best(table, known), _best(table, ~known)
+    (best_seen, first), (best_unseen, second) = _best(table, is_seen), _best(table, ~is_seen)
     flips = _flips(best_seen, best_unseen, kind)
-    counts = np.bincount(right, minlength=len(known))
-    right_seen = (of_seen & (first == right)) / counts[right] / (counts[known] > 0).sum()
-    right_unseen = (~of_seen & (second == right)) / counts[right] / (counts[~known] > 0).sum()
+    counts = np.bincount(right, minlength=len(is_seen))
+    right_seen = (of_seen & (first == right)) / counts[right] / (counts[is_seen] > 0).sum()
+    right_unseen = (~of_seen & (second == right)) / counts[right] / (counts[~is_seen] > 0).sum()
     order = flips.argsort()
     flips = flips[order]
     first_of_equals = np.append(True, flips[1:] > flips[:-1])  # equal flips change together
@@ -90,8 +90,8 @@ def balance_curve(scores: ArrayLike, targets: ArrayLike, seen: ArrayLike, kind: 
 
 def _best(scores: NDArray[Any], of: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the largest score of each image among some labels ``[n]``, and which label has it ``[n]``."""
-    among = np.where(of, scores, -np.inf)
-    return among.max(1), among.argmax(1)
+    candidates = np.where(of, scores, -np.inf)
+    return candidates.max(1), candidates.argmax(1)
 
 
 def _flips(best_seen: NDArray[Any], best_unseen: NDArray[Any], kind: Penalty) -> NDArray[Any]:

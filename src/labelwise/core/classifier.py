@@ -29,40 +29,40 @@ from labelwise.support.settings import to_plain
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """When two images are of the same label, fitted on pairs of held-out images. See ``tasks.verify``."""
+    """When two images show the same label, fitted on pairs of held-out images. See ``tasks.verify``."""
 
-    by: Literal["similarity", "cosine", "sum", "whitened"]  # which score of a pair
-    threshold: float  # a score at least as large means "same"
+    by: Literal["similarity", "cosine", "sum", "whitened"]  # the score of a pair
+    threshold: float  # scores at least this large mean "same"
     rule: Literal["eer"] | float  # both errors equally frequent, or the share of different pairs that are accepted
     eer: float  # the equal error rate on those pairs
     scale: float  # with offset: sigmoid(score * scale + offset) is the probability of "same"
-    offset: float  # for same and different pairs that are equally frequent
+    offset: float  # if same and different pairs are equally frequent
 
 
 class TrainingState(Protocol):
-    """The state of the model that was trained, which continued training and attacks read."""
+    """The state of a trained model, for continued training and attacks."""
 
     def read(self) -> Mapping[str, Array]:
-        """Return its arrays by name."""
+        """Return the arrays by name."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownState:
-    """A state in memory."""
+    """A training state in memory."""
 
     arrays: Mapping[str, Array]
 
     def read(self) -> Mapping[str, Array]:
-        """Return its arrays by name."""
+        """Return the arrays by name."""
         return self.arrays
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodRecord:
-    """The method that made a classifier, in words; ``methods.registry.method_of`` makes a method of it."""
+    """The method that made a classifier: its name and settings. ``methods.registry.method_of`` restores it."""
 
     name: str
-    settings: dict[str, Any] = field(default_factory=dict)  # all of them, plain JSON values
+    settings: dict[str, Any] = field(default_factory=dict)  # plain JSON values
 
     @classmethod
     def of(cls, method: Any) -> Self:
@@ -75,60 +75,64 @@ class Origin:
     """Where a classifier came from."""
 
     method: MethodRecord | None = None
-    summary: Mapping[str, Any] = field(default_factory=dict)  # how it came about, plain JSON values
-    train_digests: Array | None = None  # [m, 16] of the images it was trained and calibrated on: they tell leaks
-    training: TrainingState | None = None  # None: the head and the encoder are all that there was
+    summary: Mapping[str, Any] = field(default_factory=dict)  # how it was made, as plain JSON values
+    train_digests: Array | None = None  # hashes of its training and calibration images [m, 16], to detect leaks
+    training: TrainingState | None = None  # None: nothing beyond the head and the encoder
 
     def __repr__(self) -> str:
-        known = 0 if self.train_digests is None else len(self.train_digests)
+        train_count = 0 if self.train_digests is None else len(self.train_digests)
         name = "no method" if self.method is None else self.method.name
-        return f"<Origin: {name}, {listing(self.summary)}; made from {known} images>"
+        return f"<Origin: {name}, {listing(self.summary)}; made from {train_count} images>"
 
     def with_images(self, images: Images | None) -> Self:
-        """Return it with these images, if there are any, among those that the classifier was made from."""
+        """Return a copy whose hashes include those of these images, if any."""
         if images is None or not len(images):
             return self
-        more = np.frombuffer(bytearray(b"".join(images.digests())), np.uint8).reshape(len(images), 16)
-        known = self.train_digests
-        return replace(self, train_digests=more if known is None else append_rows(known, more))
+        new_digests = np.frombuffer(bytearray(b"".join(images.digests())), np.uint8).reshape(len(images), 16)
+        old_digests = self.train_digests
+        return replace(
+            self, train_digests=new_digests if old_digests is None else append_rows(old_digests, new_digests)
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classifier:
-    """An encoder and a head bound to labels. Ask it for the scores of images; every task is a question about them."""
+    """An encoder and a head bound to labels. Every task is a question about its scores of images."""
 
-    encoder: Encoder  # makes features of images
+    encoder: Encoder  # turns images into features
     head: Head  # scores (features, label) pairs
-    labels: Labels  # their names and what is known of them
-    label_embeddings: Array  # [k, e]; adding a label is adding a row
-    calibration: Calibration  # how raw scores become probabilities
-    familiarity: Familiarity = field(default_factory=Familiarity)  # when an image is none of the labels
-    verifier: Verifier | None = None  # when two images are of the same label; None is not chosen yet
-    thresholds: Mapping[str, float] = field(default_factory=dict)  # by label, where one was chosen; see ``thresholds``
-    origin: Origin = field(default_factory=Origin)  # where it came from
-    examples: KnownExamples | None = None  # of labels that can learn from more of them; None: of no label
+    labels: Labels  # their names and descriptions
+    label_embeddings: Array  # [k, e]; a new label is a new row
+    calibration: Calibration  # turns raw scores into probabilities
+    familiarity: Familiarity = field(default_factory=Familiarity)  # when an image shows none of the labels
+    verifier: Verifier | None = None  # when two images show the same label; None: not fitted
+    thresholds: Mapping[str, float] = field(
+        default_factory=dict
+    )  # probability from which a label is answered; see ``thresholds``
+    origin: Origin = field(default_factory=Origin)  # how it was made
+    examples: KnownExamples | None = None  # per label, for learning from more images; None: no label has any
 
     def __repr__(self) -> str:
         return f"<Classifier: {self.kind}, {self.labels!r:.200}, images {' x '.join(map(str, self.shape))}>"
 
     @property
     def kind(self) -> str:
-        """The method that made it, or the kind of its head."""
+        """The method that made the classifier, or the kind of its head."""
         return self.head.kind if self.origin.method is None else self.origin.method.name
 
     @property
     def unseen(self) -> frozenset[str]:
-        """The labels known from a description alone."""
+        """The labels that have a description but no training image."""
         return frozenset(compress(self.labels.names, self.calibration.unseen.tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of an image as the encoder takes it."""
+        """The image shape of the encoder."""
         return self.encoder.shape
 
     @cached_property
     def promising(self) -> Calibration:
-        """The calibration whose promises count labels that were taught after it was fitted."""
+        """The calibration for promises, adjusted for labels taught after it was fitted."""
         return promising(self)
 
     def error_limit(self, max_error: float) -> float:
@@ -140,11 +144,11 @@ class Classifier:
         return self.promising.limit(max_error)
 
     def batch(self, images: ImagesLike) -> Array:
-        """Return images as the encoder takes them: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
+        """Convert images for the encoder: bytes ``[n, c, h, w]``, or features ``[n, a]``; see ``as_batch``."""
         return as_batch(images, self.shape, self.encoder.fit)
 
     def images(self, images: ImagesLike) -> Images:
-        """Return whatever a person holds as images that the encoder can take."""
+        """Return images in any form as ``Images`` for the encoder; see ``as_images``."""
         return as_images(images, self.shape)
 
     def features(self, images: ImagesLike) -> Features:
@@ -152,7 +156,7 @@ class Classifier:
         return encode(self.encoder, self.images(images))
 
     def encode(self, images: ImagesLike) -> Array:
-        """Return image embeddings ``[n, d]``, float32; one that cannot be read is an error."""
+        """Return image embeddings ``[n, d]``, float32; raise an error if an image cannot be read."""
         features = self.features(images)
         if features.skipped:
             raise DataError(f"Unreadable images: {listing(skipped_lines(features.skipped), 3)}")
@@ -160,8 +164,8 @@ class Classifier:
 
     def scores(self, images: ImagesLike) -> Scores:
         """Return the scores of images: paths, PIL images, arrays or tensors; one or many. Each is encoded once."""
-        given = self.images(images)
-        return Scores(self, self.encode(given), given)
+        image_set = self.images(images)
+        return Scores(self, self.encode(image_set), image_set)
 
     def scores_of(
         self,
@@ -170,14 +174,14 @@ class Classifier:
         distances: ArrayLike | None = None,
         nearest: ArrayLike | None = None,
     ) -> Scores:
-        """Return the scores of images that were encoded before, from their embeddings ``[n, d]``.
+        """Return the scores of encoded images from their embeddings ``[n, d]``.
 
         ``raw [n, k]``, ``distances [n]`` and ``nearest [n]`` replace what would be computed, such as scores of training images left out
         one by one.
         """
-        given = {"raw": raw, "distances": distances, "nearest": nearest}
-        known = {name: np.asarray(value) for name, value in given.items() if value is not None}
-        return Scores(self, np.asarray(embeddings, np.float32), known=known)
+        optional = {"raw": raw, "distances": distances, "nearest": nearest}
+        cache = {name: np.asarray(value) for name, value in optional.items() if value is not None}
+        return Scores(self, np.asarray(embeddings, np.float32), cache=cache)
 
     def score(self, embeddings: Array) -> Array:
         """Return the head's score of each pair ``[n, k]``, from image embeddings ``[n, d]``."""
@@ -189,7 +193,7 @@ class Classifier:
 
     @cached_property
     def _usual_odds(self) -> Array | None:
-        """The log of the mean odds of images that are not of a label ``[k]``; None without background images."""
+        """The log of the mean odds over background images that do not show a label ``[k]``; None without background images."""
         if self.calibration.background is None:
             return None
         return usual_odds(self.calibration.log_odds(self.score(self.calibration.background)))
@@ -201,7 +205,7 @@ class Classifier:
         return self.head.outlier_score(embeddings, self.label_embeddings)
 
     def origin_with(self, images: ImagesLike | None) -> Origin:
-        """Return the origin with these images, if there are any, among those that it was made from."""
+        """Return the origin with the hashes of these images added, if any."""
         return self.origin if images is None else self.origin.with_images(self.images(images))
 
     def select(self, names: Sequence[str]) -> Self:
@@ -213,7 +217,7 @@ class Classifier:
         labels, embeddings = self.labels.select(names), self.label_embeddings[rows]
         familiarity = self.familiarity.select(rows)
         if familiarity.rule is not None and familiarity.rule.nearest and familiarity.memory is not None:
-            familiarity = familiarity.without(np.isin(self.score(familiarity.memory).argmax(1), rows))
+            familiarity = familiarity.keep(np.isin(self.score(familiarity.memory).argmax(1), rows))
         return replace(
             self,
             labels=labels,

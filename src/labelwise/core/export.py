@@ -99,14 +99,14 @@ def _model(classifier: Classifier, onnx: Any) -> Any:
     if not isinstance(classifier.encoder, Precomputed):
         encoder = as_onnx(classifier.encoder)
         inner = _encoder(encoder, onnx)
-        _seen(encoder, images).called(inner.graph.input[0].name)
+        _seen(encoder, images).name_output(inner.graph.input[0].name)
         nodes, graph.nodes = [*graph.nodes, *inner.graph.node], []
         constants, functions, version = list(inner.graph.initializer), list(inner.functions), inner.ir_version
         features = _features(encoder, graph)
     embeddings: Any = classifier.head.embed(cast(Array, features))
     outputs = outputs_of(Scores(classifier, embeddings))
     for name, output in outputs.items():
-        cast(Traced, output).called(name)
+        cast(Traced, output).name_output(name)
     kinds = {np.dtype(np.float32): types.FLOAT, np.dtype(np.bool_): types.BOOL}
     graph_of_all = helper.make_graph(
         [*nodes, *graph.nodes],

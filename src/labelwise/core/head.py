@@ -19,20 +19,22 @@ from labelwise.support.text import COMPARE, GENERATE, LEARN, WHITEN
 Array = npt.NDArray[Any]
 
 STEP = 1e-4  # of a finite difference, in units of the root mean square of features
-MOVES = 64  # numbers of an image that are moved together: so many rows stay in the processor's cache
+MOVES = 64  # numbers of an image changed together, so that the rows stay in the processor's cache
 
 
 class Head(Protocol):
-    """Scores (features, label) pairs.
+    """Score (features, label) pairs.
 
     Features are what an encoder makes of images, float32 ``[n, d]``. In double precision a head computes in double precision.
     """
 
-    kind: ClassVar[str]  # its name in saved folders, see ``head_files.HEADS``
-    reads: ClassVar[tuple[str, ...]]  # which pieces of ``Labels`` beyond the names ``embed_labels`` needs
-    fitted_together: ClassVar[bool]  # embeddings depend on all labels at once, so none is added on its own
-    allows_new_labels: ClassVar[bool]  # one is all the same, fitted against the trained ones, which do not change
-    penalty: ClassVar[Penalty]  # how seen labels are held back against those known from a description alone
+    kind: ClassVar[str]  # its name in saved folders, see ``saved_parts``
+    reads: ClassVar[tuple[str, ...]]  # the pieces of ``Labels``, beyond names, that ``embed_labels`` needs
+    fitted_together: ClassVar[bool]  # embeddings depend on all labels at once, so no label can be added alone
+    allows_new_labels: ClassVar[
+        bool
+    ]  # labels can be added nevertheless, fitted against the trained ones, which stay the same
+    penalty: ClassVar[Penalty]  # how seen labels are penalised against labels known from a description only
 
     @property
     def exclusive(self) -> bool:
@@ -40,11 +42,11 @@ class Head(Protocol):
 
     @property
     def labels(self) -> Labels:
-        """The labels that it was trained on."""
+        """The labels of its training data."""
 
     @property
     def width(self) -> int:
-        """The size d of the features it takes."""
+        """The feature size d."""
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, e']`` of features ``[n, d]``; row i depends on features i alone."""
@@ -57,7 +59,7 @@ class Head(Protocol):
 
 
 class HeadDefaults:
-    """What most heads have in common: they read label names alone, score each label by itself, and take features unchanged."""
+    """Defaults: read label names only, score each label independently, use features unchanged."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     fitted_together: ClassVar[bool] = False
@@ -76,7 +78,7 @@ class HeadDefaults:
 
 @runtime_checkable
 class LearnsFromExamples(Protocol):
-    """It makes a label of a few example images."""
+    """Make a label from a few example images."""
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
         """Return label embeddings ``[g, e]`` from those of example images ``[n, e']``; ``groups [n]`` gives the label of each."""
@@ -84,9 +86,9 @@ class LearnsFromExamples(Protocol):
 
 @runtime_checkable
 class LearnsMore(Protocol):
-    """It keeps of a fitted label what the mean of its examples does not say."""
+    """Update a fitted label with more examples, keeping what their mean does not capture."""
 
-    def learn_more(self, label: Array, relearnt: Array, more: Array) -> Array:
+    def learn_more(self, label: Array, relearnt: Array, new_examples: Array) -> Array:
         """Return the embedding ``[e]`` of a fitted label after more examples ``[n, e']``.
 
         ``label`` is its embedding before, ``relearnt`` the one from the mean of all examples.
@@ -95,11 +97,11 @@ class LearnsMore(Protocol):
 
 @runtime_checkable
 class JoinsKnowledge(Protocol):
-    """It makes a label of example images and a description together."""
+    """Make a label from example images and a description together."""
 
     @property
     def reads_descriptions(self) -> bool:
-        """Whether it does: the labels it was trained on were described."""
+        """Whether the training labels had descriptions."""
 
     def label_from_both(self, embeddings: Array, description: Labels) -> Array:
         """Return the embedding ``[e]`` of one label from those of example images ``[n, e']`` and its description."""
@@ -107,7 +109,7 @@ class JoinsKnowledge(Protocol):
 
 @runtime_checkable
 class ReadsDescriptions(Protocol):
-    """It makes a label of a description alone, in the form that the labels of its training had."""
+    """Make a label from a description of the same form as those of the training labels."""
 
     def describe(self, labels: Labels) -> Labels:
         """Return the labels with the inputs of this head computed once, such as sentence vectors."""
@@ -115,7 +117,7 @@ class ReadsDescriptions(Protocol):
 
 @runtime_checkable
 class Generates(Protocol):
-    """It makes features of images that do not exist."""
+    """Generate features of images that do not exist."""
 
     def generate(self, labels: Labels, count: int, seed: int) -> Array:
         """Return features ``[k, count, f]`` made from the labels' descriptions."""
@@ -126,57 +128,57 @@ class Generates(Protocol):
 
 @runtime_checkable
 class Compares(Protocol):
-    """It learnt how alike two images are; all others compare by the cosine of embeddings."""
+    """Compare images by a learned similarity; other heads use the cosine of embeddings."""
 
     def similarity(self, queries: Array, gallery: Array) -> Array:
-        """Return how alike images are ``[n, m]``, larger is more alike, from embeddings ``[n, e']`` and ``[m, e']``."""
+        """Return the similarity of each pair of images ``[n, m]`` from embeddings ``[n, e']`` and ``[m, e']``; larger is more alike."""
 
     def matched(self, queries: Array, others: Array) -> Array:
-        """Return ``similarity`` of each row of embeddings ``[n, e']`` and the same row of others alone ``[n]``."""
+        """Return the similarity ``[n]`` of row i of both embeddings ``[n, e']``, for each i."""
 
 
 @runtime_checkable
 class Whitens(Protocol):
-    """It knows how embeddings vary inside a label."""
+    """Model the variation of embeddings within a label."""
 
     @property
     def whitens(self) -> bool:
-        """Whether it does: training may have shown too little of it."""
+        """Whether there was enough training data to estimate it."""
 
     def whitened(self, embeddings: Array) -> Array:
-        """Return embeddings ``[n, e']`` in which images of one label differ alike in every direction."""
+        """Return embeddings ``[n, e']`` that vary equally in every direction within a label."""
 
 
 @runtime_checkable
 class SensesFamiliarity(Protocol):
-    """It measures by itself how unfamiliar an image is."""
+    """Measure how unfamiliar an image is."""
 
     def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
-        """Return ``[n]``, larger is less familiar, from image embeddings ``[n, e']`` and label embeddings ``[k, e]``."""
+        """Return outlier scores ``[n]`` from embeddings ``[n, e']`` and label embeddings ``[k, e]``; larger is less familiar."""
 
 
 @runtime_checkable
 class MeasuresExamples(Protocol):
-    """Its outlier score is a squared distance, so it can measure how far images of a new label spread."""
+    """Measure how far the images of a new label spread: the outlier score is a squared distance."""
 
     def example_distances(self, embeddings: Array) -> Array:
-        """Return the outlier score of each example of a label ``[n, e']`` under what the others say of it ``[n]``; two at least."""
+        """Return the outlier score ``[n]`` of each of two or more examples ``[n, e']``, under a label made from the others."""
 
 
 @runtime_checkable
 class NamesClusters(Protocol):
-    """It was made without a labelled image."""
+    """A head made without labelled images."""
 
     def second_opinions(self, embeddings: Array) -> Array:
-        """Return the answers ``[m, n]`` (label positions) of m models that were made without labels, too."""
+        """Return the answers ``[m, n]`` (label positions) of m other models made without labels."""
 
 
 @runtime_checkable
 class KnowsSlopes(Protocol):
-    """A head with a formula for the slope of its scores, where differences would take long."""
+    """A formula for the slope of the scores, where finite differences are slow."""
 
     def slopes(self, embeddings: Array, label_embeddings: Array, weights: Array) -> Array:
-        """Return the gradient ``[n, d]``, with respect to its embedding, of the sum of an image's scores times weights ``[n, k]``."""
+        """Return the gradient ``[n, d]``, by embedding, of each image's scores summed with weights ``[n, k]``."""
 
 
 CAPABILITIES: Mapping[str, type] = {
@@ -192,21 +194,21 @@ def can(head: Head) -> list[str]:
     return [name for name, protocol in CAPABILITIES.items() if isinstance(head, protocol)]
 
 
-def cannot(head: Head, what: str) -> UnsupportedError:
+def cannot(head: Head, action: str) -> UnsupportedError:
     """Return the error for an unsupported operation, with a list of supported ones."""
     able = ", ".join(can(head)) or "score images and labels only"
-    return UnsupportedError(f'A classifier of kind "{head.kind}" cannot {what}. It can: {able}.')
+    return UnsupportedError(f'A classifier of kind "{head.kind}" cannot {action}. It can: {able}.')
 
 
 def feature_slopes(head: Head, features: Array, label_embeddings: Array, weights: Array) -> Array:
-    """Return the gradient ``[n, d]``, with respect to its features, of the sum of an image's scores ``[k]`` times weights ``[n, k]``.
+    """Return the gradient ``[n, d]``, by features, of each image's scores summed with weights ``[n, k]``.
 
-    By central differences in double precision, so that a head needs no gradient of its own. One that has it is followed to the embedding.
+    Central differences in double precision, so no head needs a gradient. With ``slopes``, they reach up to the embedding only.
     """
     slopes = np.empty(features.shape)
     for row, x, weight in zip(slopes, features.astype(np.float64), weights, strict=True):
-        asked = np.flatnonzero(weight)  # a score depends on no other label
-        labels, own = label_embeddings[asked], weight[asked]
+        columns = np.flatnonzero(weight)  # a score depends on no other label
+        labels, own = label_embeddings[columns], weight[columns]
         inner = head.slopes(head.embed(x[None]), labels, own[None])[0] if isinstance(head, KnowsSlopes) else None
         step = STEP * max(float(np.sqrt(np.mean(x**2))), 1e-12)
         for start in range(0, len(x), MOVES):

@@ -1,4 +1,4 @@
-"""The examples that labels were learnt from, as a count and a mean each: all that a head needs to learn a label again with more."""
+"""The count and mean of each label's examples: all that a head needs to learn the label again with more examples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ import numpy as np
 from labelwise.core.arrays import Array
 from labelwise.support.settings import brief
 
-MOST_ROWS = 1_000  # rows that stand for the examples of a label; a head reads their mean and, up to here, their count
+MOST_ROWS = 1_000  # rows that represent the examples of a label; a head reads their mean, and counts up to this many
 
 
 @dataclass(frozen=True, eq=False)
 class KnownExamples:
-    """Examples of some labels."""
+    """The examples of some labels."""
 
     names: tuple[str, ...]
     counts: Array  # [m]
@@ -30,19 +30,19 @@ class KnownExamples:
         """
         counted = np.array(weights) if weights else np.ones(len(targets))
         counts = np.bincount(targets, counted, minlength=len(names))
-        here = np.flatnonzero(counts).tolist()
-        means = np.stack([np.average(embeddings[targets == row], 0, counted[targets == row]) for row in here])
-        return cls(tuple(names[row] for row in here), counts[here].astype(np.float32), means.astype(np.float32))
+        places = np.flatnonzero(counts).tolist()
+        means = np.stack([np.average(embeddings[targets == row], 0, counted[targets == row]) for row in places])
+        return cls(tuple(names[row] for row in places), counts[places].astype(np.float32), means.astype(np.float32))
 
     def rows(self, name: str) -> Array:
-        """Return embeddings ``[m, d]`` that say the same as the examples of a label, none where it has none."""
+        """Return embeddings ``[m, d]`` with the mean and count of a label's examples; empty for a label without any."""
         if name not in self.names:
             return self.means[:0]
         place = self.names.index(name)
         return np.repeat(self.means[place][None], min(int(self.counts[place]), MOST_ROWS), 0)
 
     def add(self, name: str, embeddings: Array) -> Self:
-        """Return it with more examples ``[n, d]`` of a label, new or known."""
+        """Return a copy with more examples ``[n, d]`` of a label, new or existing."""
         old = self.names.index(name) if name in self.names else None
         count, total = float(len(embeddings)), embeddings.sum(0, dtype=np.float64)
         if old is not None:
@@ -50,24 +50,24 @@ class KnownExamples:
                 count + float(self.counts[old]),
                 total + self.counts[old] * self.means[old].astype(np.float64),
             )
-        kept = [row for row in range(len(self.names)) if row != old]
+        other_rows = [row for row in range(len(self.names)) if row != old]
         return type(self)(
-            (*(self.names[row] for row in kept), name),
-            np.append(self.counts[kept], np.float32(count)).astype(np.float32),
-            np.concatenate([self.means[kept], (total / count)[None]]).astype(np.float32),
+            (*(self.names[row] for row in other_rows), name),
+            np.append(self.counts[other_rows], np.float32(count)).astype(np.float32),
+            np.concatenate([self.means[other_rows], (total / count)[None]]).astype(np.float32),
         )
 
     def put(self, names: Sequence[str], counts: Array, means: Array) -> Self:
-        """Return it with these labels at the end, in place of what was known of them."""
+        """Return a copy with these labels last, replacing their old examples."""
         new = set(names)
-        kept = [row for row, name in enumerate(self.names) if name not in new]
+        other_rows = [row for row, name in enumerate(self.names) if name not in new]
         return type(self)(
-            (*(self.names[row] for row in kept), *names),
-            np.concatenate([self.counts[kept], counts]).astype(np.float32),
-            np.concatenate([self.means[kept], means]).astype(np.float32),
+            (*(self.names[row] for row in other_rows), *names),
+            np.concatenate([self.counts[other_rows], counts]).astype(np.float32),
+            np.concatenate([self.means[other_rows], means]).astype(np.float32),
         )
 
     def select(self, names: Sequence[str]) -> Self:
-        """Return the examples of these labels alone."""
+        """Return the examples of these labels only."""
         rows = [row for row, name in enumerate(self.names) if name in set(names)]
         return type(self)(tuple(self.names[row] for row in rows), self.counts[rows], self.means[rows])

@@ -1,4 +1,4 @@
-"""A saved classifier, read: its files, its description, its arrays. Every number is checked before anything is computed with it."""
+"""Read a saved classifier: its files, its description and its arrays. Every number is checked before use."""
 
 import glob
 import json
@@ -22,7 +22,7 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import file_digest, read_arrays, read_regular
 from labelwise.support.settings import from_plain
 
-TRIES, PAUSE = 20, 0.05  # how often a folder that is being replaced is looked at, and the seconds in between
+TRIES, PAUSE = 20, 0.05  # reads of a folder while it is being replaced, and seconds between them
 TRAINING = "training.safetensors"
 FORMAT = 3
 ABOUT, WEIGHTS = "classifier.json", "weights.safetensors"
@@ -39,12 +39,12 @@ def load(path: str | Path) -> Classifier:
     Checksums, shapes and numbers are checked before anything is computed with them. A folder that is replaced meanwhile is read again.
     """
     folder = Path(path)
-    for left in reversed(range(TRIES)):
+    for attempts in reversed(range(TRIES)):
         before = _stamp(folder)
         try:
             classifier = _load(folder)
         except StoreError:
-            if not left or _stamp(folder) == before:
+            if not attempts or _stamp(folder) == before:
                 raise
             continue
         if _stamp(folder) == before:
@@ -53,25 +53,27 @@ def load(path: str | Path) -> Classifier:
 
 
 def _stamp(folder: Path) -> tuple[int, ...]:
-    """Return what changes when a folder is replaced; nothing if there is none."""
+    """Return an identity that changes when the folder is replaced, or None without a folder."""
     try:
-        about = os.stat(folder)
+        stat = os.stat(folder)
     except OSError:
         return ()
-    return about.st_dev, about.st_ino, about.st_ctime_ns
+    return stat.st_dev, stat.st_ino, stat.st_ctime_ns
 
 
 def _load(folder: Path) -> Classifier:
-    about = read_about(folder)
+    description = read_description(folder)
     try:
-        _check_files(folder, about["files"])
-        encoder = saved_encoder(about["encoder"], folder)
-        state = StoredState(folder / TRAINING, about["files"][TRAINING]) if TRAINING in about["files"] else None
-        return classifier_of(about, read_arrays(folder / WEIGHTS)[0], encoder, state)
+        _check_files(folder, description["files"])
+        encoder = saved_encoder(description["encoder"], folder)
+        state = (
+            StoredState(folder / TRAINING, description["files"][TRAINING]) if TRAINING in description["files"] else None
+        )
+        return classifier_of(description, read_arrays(folder / WEIGHTS)[0], encoder, state)
     except StoreError as error:
         raise StoreError(f"Cannot use {folder}. {error}") from error
     except FAULTS as error:
-        versions = about.get("versions")
+        versions = description.get("versions")
         writer = versions.get("labelwise") if isinstance(versions, dict) else None
         remedy = "Restore its description from a backup" if writer == __version__ else "Install that version"
         reason = (str(error) or repr(error)).splitlines()[0].removesuffix(".")
@@ -82,7 +84,7 @@ def _load(folder: Path) -> Classifier:
 
 
 def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
-    """Raise an error unless all files but the training state, which is checked when it is read, are as they were written."""
+    """Raise an error unless all files are unchanged; the training state is checked when it is read."""
     for name in {WEIGHTS, *digests} - {TRAINING}:
         if not (folder / name).exists():
             raise StoreError(f"It is damaged: {name} is missing. Restore it from a backup, or fit again.")
@@ -90,68 +92,68 @@ def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
             raise StoreError(f"{name} is damaged: its checksum differs. Restore it from a backup, or fit again.")
 
 
-def read_about(folder: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> dict[str, Any]:
     """Return the description of the classifier saved in a folder, or raise an error."""
-    left = _left_by_a_write(folder)
+    unfinished = _leftovers(folder)
     if not os.path.exists(folder):
-        hint = f" An interrupted write left the old version in {left[0]}; rename it back." if left else ""
+        hint = f" An interrupted write left the old version in {unfinished[0]}; rename it back." if unfinished else ""
         raise StoreError(f"No saved classifier at {folder}.{hint or ' Make one with fit.'}")
     file = folder / ABOUT
     try:
-        about: dict[str, Any] = json.loads(read_regular(file))
+        description: dict[str, Any] = json.loads(read_regular(file))
     except OSError as error:
         raise StoreError(f"{folder} is not a saved classifier: cannot read {ABOUT} ({error.strerror}).") from None
     except (ValueError, RecursionError):
         raise StoreError(f"{file} is damaged: it is not JSON. Restore it from a backup, or fit again.") from None
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        number = about.get("format") if isinstance(about, dict) else None
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        number = description.get("format") if isinstance(description, dict) else None
         raise StoreError(
             f"{folder} has format {number}; this version reads format {FORMAT}. Update labelwise, or fit again."
         )
-    stated = about.pop(CHECKSUM, None)
-    if (stated is not None and stated != checksum(about)) or about.keys() - ENTRIES:
+    expected = description.pop(CHECKSUM, None)
+    if (expected is not None and expected != checksum(description)) or description.keys() - ENTRIES:
         raise StoreError(
             f"{file} does not match its checksum: it is damaged or edited. Restore it from a backup, or fit again. "
             f'If you edited it on purpose, remove its entry "{CHECKSUM}" (line 2).'
         )
-    return about
+    return description
 
 
-def _left_by_a_write(folder: Path) -> list[Path]:
-    """Return the old versions next to a folder that is missing; one that is just being replaced is back in a moment."""
-    left: list[Path] = []
+def _leftovers(folder: Path) -> list[Path]:
+    """Return old versions next to a missing folder; a folder being replaced reappears within moments."""
+    leftovers: list[Path] = []
     for _ in range(TRIES):
         if os.path.exists(folder) or not os.path.exists(folder.parent):
             break
-        if not (left := sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*.old"))):
+        if not (leftovers := sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*.old"))):
             break
         sleep(PAUSE)
-    return left
+    return leftovers
 
 
 def digest_of(path: str | Path) -> str:
-    """Return the checksum of a saved classifier's weights; another one means another classifier."""
-    files = read_about(Path(path)).get("files")
+    """Return the checksum of a saved classifier's weights, which identifies the classifier."""
+    files = read_description(Path(path)).get("files")
     return str(files.get(WEIGHTS) if isinstance(files, dict) else None)
 
 
 def shape_of(path: str | Path) -> tuple[int, ...]:
     """Return the image shape of a saved classifier, without loading it."""
-    encoder = read_about(Path(path)).get("encoder")
+    encoder = read_description(Path(path)).get("encoder")
     shape = encoder.get("shape") if isinstance(encoder, dict) else None
     return tuple(shape) if isinstance(shape, list) else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittedScale:
-    """What a description says of the calibration, next to its arrays."""
+    """The settings of a calibration; its arrays are stored separately."""
 
     seen_penalty: float = 0.0
     temperature: float = 1.0
     multilabel: bool = False
 
     def __post_init__(self) -> None:
-        """Check the temperature, by which scores in single precision are divided."""
+        """Check the temperature: single-precision scores are divided by it."""
         limits = np.finfo(np.float32)
         if not float(limits.tiny) <= self.temperature <= float(limits.max):
             raise UsageError(f"the temperature must be above 0, and neither tiny nor huge; given {self.temperature}")
@@ -159,7 +161,7 @@ class FittedScale:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a description says of a classifier, next to its encoder, head and labels."""
+    """The settings of a classifier without its encoder, head and labels."""
 
     calibration: FittedScale
     outlier_rule: OutlierRule | None
@@ -167,13 +169,13 @@ class Description:
     method: MethodRecord | None
     summary: dict[str, Any]
     unseen: tuple[str, ...]
-    examples: tuple[str, ...]  # the labels that ``KnownExamples`` knows
+    examples: tuple[str, ...]  # labels of ``KnownExamples``
     thresholds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """The state of a trained model in a file, read when it is asked for."""
+    """The state of a trained model in a file, read on demand."""
 
     file: Path
     sha256: str
@@ -186,17 +188,17 @@ class StoredState:
 
 
 def classifier_of(
-    about: Mapping[str, Any], arrays: Mapping[str, Array], encoder: Encoder, training: StoredState | None
+    description: Mapping[str, Any], arrays: Mapping[str, Array], encoder: Encoder, training: StoredState | None
 ) -> Classifier:
-    """Return the classifier of a description, the arrays that were saved with it, and its encoder."""
-    check_finite(about, arrays)
-    described = from_plain(
-        Description, {each.name: about[each.name] for each in fields(Description) if each.name in about}
+    """Build a classifier from its description, its arrays and its encoder."""
+    check_finite(description, arrays)
+    fields_of_file = from_plain(
+        Description, {entry.name: description[entry.name] for entry in fields(Description) if entry.name in description}
     )
-    labels = labels_of(about["labels"], under("labels", arrays))
-    kind, settings = about["head"]["kind"], about["head"]["settings"]
-    head = unpack(Packed(kind, settings, under("head", arrays)))
-    known = {
+    labels = labels_of(description["labels"], with_prefix("labels", arrays))
+    kind, settings = description["head"]["kind"], description["head"]["settings"]
+    head = unpack(Packed(kind, settings, with_prefix("head", arrays)))
+    expected_arrays = {
         "label_embeddings",
         "scale",
         "offset",
@@ -210,12 +212,12 @@ def classifier_of(
         "background",
         "later",
     }
-    if more := {name for name in arrays if "/" not in name} - known:
-        raise UsageError(f'there is no place for "{min(more)}"')
+    if extra := {name for name in arrays if "/" not in name} - expected_arrays:
+        raise UsageError(f'there is no place for "{min(extra)}"')
     scale, offset, width = arrays["scale"], arrays["offset"], arrays.get("width")
     _check_rows(len(labels), arrays)
     _check_fit(encoder, head, arrays)
-    fitted = described.calibration
+    calibration = fields_of_file.calibration
     return Classifier(
         encoder=encoder,
         head=head,
@@ -224,35 +226,38 @@ def classifier_of(
         calibration=Calibration(
             scale=scale,
             offset=offset,
-            unseen=np.isin(labels.names, described.unseen),
-            seen_penalty=fitted.seen_penalty,
+            unseen=np.isin(labels.names, fields_of_file.unseen),
+            seen_penalty=calibration.seen_penalty,
             prior=arrays.get("prior"),
             penalty=head.penalty,
-            temperature=fitted.temperature,
+            temperature=calibration.temperature,
             exclusive=head.exclusive,
-            multilabel=fitted.multilabel,
+            multilabel=calibration.multilabel,
             margins=_sorted("margins", arrays),
             mistakes=_sorted("mistakes", arrays),
             background=arrays.get("background"),
             later=_later(arrays.get("later"), len(labels)),
         ),
         familiarity=Familiarity(
-            memory=arrays.get("memory"), targets=_targets(arrays, len(labels)), rule=described.outlier_rule, width=width
+            memory=arrays.get("memory"),
+            targets=_targets(arrays, len(labels)),
+            rule=fields_of_file.outlier_rule,
+            width=width,
         ),
-        verifier=described.verifier,
-        thresholds=check_thresholds(described.thresholds, labels),
+        verifier=fields_of_file.verifier,
+        thresholds=check_thresholds(fields_of_file.thresholds, labels),
         origin=Origin(
-            method=described.method,
-            summary=described.summary,
+            method=fields_of_file.method,
+            summary=fields_of_file.summary,
             train_digests=arrays.get("train_digests"),
             training=training,
         ),
-        examples=_examples(described.examples, under("examples", arrays)),
+        examples=_examples(fields_of_file.examples, with_prefix("examples", arrays)),
     )
 
 
 def _sorted(name: str, arrays: Mapping[str, Array]) -> Array | None:
-    """Return an array of a calibration, if it is there; numbers that are no sorted row are an error."""
+    """Return an array of a calibration, or None; raise an error unless it is a sorted row of numbers."""
     array = arrays.get(name)
     if array is not None and (array.ndim != 1 or array.dtype.kind != "f" or (np.diff(array) < 0).any()):
         raise UsageError(f'"{name}" are not a sorted row of numbers')
@@ -260,14 +265,14 @@ def _sorted(name: str, arrays: Mapping[str, Array]) -> Array | None:
 
 
 def _later(array: Array | None, k: int) -> Array | None:
-    """Return which labels came after calibration, if that is there; anything but a yes or no for each is an error."""
+    """Return which labels came after calibration, or None; raise an error unless it has a bool for each."""
     if array is not None and (array.shape != (k,) or array.dtype != np.bool_):
         raise UsageError(f'"later" must say yes or no of each of {k} labels')
     return array
 
 
 def _targets(arrays: Mapping[str, Array], k: int) -> Array | None:
-    """Return the labels of remembered images, if they are there; numbers that are no labels are an error."""
+    """Return the labels of remembered images, or None; raise an error unless they are label positions."""
     targets, memory = arrays.get("memory_targets"), arrays.get("memory")
     if targets is None:
         return None
@@ -278,7 +283,7 @@ def _targets(arrays: Mapping[str, Array], k: int) -> Array | None:
 
 
 def _examples(names: tuple[str, ...], arrays: Mapping[str, Array]) -> KnownExamples | None:
-    """Return the stored examples of labels with these names; parts that do not match are an error."""
+    """Return the stored examples of these labels; raise an error if the parts do not match."""
     if not arrays:
         return None
     counts, means = arrays["counts"], arrays["means"]
@@ -288,13 +293,13 @@ def _examples(names: tuple[str, ...], arrays: Mapping[str, Array]) -> KnownExamp
     return KnownExamples(names, counts, means)
 
 
-def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the arrays whose names start with ``prefix/``, without it."""
+def with_prefix(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays whose names start with ``prefix/``, without the prefix."""
     return {name.removeprefix(f"{prefix}/"): a for name, a in arrays.items() if name.startswith(f"{prefix}/")}
 
 
 def _check_rows(k: int, arrays: Mapping[str, Array]) -> None:
-    """Raise an error unless each of k labels has an embedding, a scale and an offset, all of floats."""
+    """Raise an error unless each of k labels has a float embedding, scale and offset."""
     shapes = {name: arrays[name].shape for name in ("label_embeddings", "scale", "offset")}
     rows, scale, offset = shapes.values()
     if len(rows) != 2 or not rows[:1] == scale == offset == (k,):
@@ -308,7 +313,7 @@ def _check_rows(k: int, arrays: Mapping[str, Array]) -> None:
 
 
 def _check_fit(encoder: Encoder, head: Head, arrays: Mapping[str, Array]) -> None:
-    """Raise an error unless a head takes the features of the encoder, and its embeddings are those of the other arrays: tried on one row."""
+    """Check on one row that a head takes the features of the encoder and that its embeddings match the other arrays."""
     if encoder.width != head.width:
         raise UsageError(f"the head takes {head.width} features, and the encoder makes {encoder.width}")
     label_embeddings = arrays["label_embeddings"]

@@ -62,9 +62,11 @@ def confusion_matrix(predicted: ArrayLike, targets: ArrayLike, labels: int) -> N
 
 def auroc(positive: ArrayLike, negative: ArrayLike) -> float:
     """Return the probability that a positive scores above a negative ``[p], [q]``; a tie counts one half."""
-    up, down = _row(positive), np.sort(_row(negative))
-    twice = np.searchsorted(down, up).sum() + np.searchsorted(down, up, side="right").sum()
-    return int(twice) / (2 * len(up) * len(down))
+    positives, negatives = _row(positive), np.sort(_row(negative))
+    doubled_wins = (
+        np.searchsorted(negatives, positives).sum() + np.searchsorted(negatives, positives, side="right").sum()
+    )
+    return int(doubled_wins) / (2 * len(positives) * len(negatives))
 
 
 def fpr_at_tpr(positive: ArrayLike, negative: ArrayLike, tpr: float = 0.95) -> float:
@@ -72,9 +74,9 @@ def fpr_at_tpr(positive: ArrayLike, negative: ArrayLike, tpr: float = 0.95) -> f
 
     A score equal to the threshold is accepted.
     """
-    up, down = np.sort(_row(positive)), _row(negative)
-    needed = max(math.ceil(tpr * len(up) - 1e-9), 1)
-    return float((down >= up[-needed]).mean())
+    positives, negatives = np.sort(_row(positive)), _row(negative)
+    min_hits = max(math.ceil(tpr * len(positives) - 1e-9), 1)
+    return float((negatives >= positives[-min_hits]).mean())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,20 +90,20 @@ class DetCurve:
 
 def det_curve(positive: ArrayLike, negative: ArrayLike) -> DetCurve:
     """Return the detection error trade-off of scores of positives ``[p]`` and negatives ``[q]``."""
-    up, down = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
-    if up.ndim != 1 or down.ndim != 1 or not len(up) or not len(down):
+    positives, negatives = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    if positives.ndim != 1 or negatives.ndim != 1 or not len(positives) or not len(negatives):
         raise UsageError(
             "Errors of detection need at least one positive and one negative score, in rows [n]; "
-            f"given {list(up.shape)} and {list(down.shape)}."
+            f"given {list(positives.shape)} and {list(negatives.shape)}."
         )
-    thresholds = np.unique(np.concatenate([up, down]))
+    thresholds = np.unique(np.concatenate([positives, negatives]))
     if not np.isfinite(thresholds).all():
         raise UsageError("Errors of detection need finite scores; some are infinite or not a number (NaN).")
     thresholds = np.append(thresholds, math.inf)
     return DetCurve(
         thresholds=thresholds,
-        misses=np.searchsorted(np.sort(up), thresholds) / len(up),
-        false_accepts=(len(down) - np.searchsorted(np.sort(down), thresholds)) / len(down),
+        misses=np.searchsorted(np.sort(positives), thresholds) / len(positives),
+        false_accepts=(len(negatives) - np.searchsorted(np.sort(negatives), thresholds)) / len(negatives),
     )
 
 
@@ -173,9 +175,9 @@ def average_precision(scores: NDArray[Any], truths: NDArray[Any]) -> float:
     order = np.argsort(-scores, kind="stable")
     values, true = scores[order], truths[order].astype(bool)
     ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of images with equal scores
-    found = np.cumsum(true)[ends]
-    gains = np.diff(found, prepend=0)
-    return float((gains * found / (ends + 1)).sum() / found[-1]) if found[-1] else math.nan
+    hits = np.cumsum(true)[ends]
+    gains = np.diff(hits, prepend=0)
+    return float((gains * hits / (ends + 1)).sum() / hits[-1]) if hits[-1] else math.nan
 
 
 def f1_scores(yes: ArrayLike, truths: ArrayLike) -> tuple[float, NDArray[Any]]:
@@ -184,8 +186,8 @@ def f1_scores(yes: ArrayLike, truths: ArrayLike) -> tuple[float, NDArray[Any]]:
     It is 0 where nothing is true or yes.
     """
     answers, true = np.asarray(yes), np.asarray(truths)
-    both, either = (answers & true).sum(0), answers.sum(0) + true.sum(0)
-    return float(2 * both.sum() / max(either.sum(), 1)), 2 * both / np.maximum(either, 1)
+    intersection, total = (answers & true).sum(0), answers.sum(0) + true.sum(0)
+    return float(2 * intersection.sum() / max(total.sum(), 1)), 2 * intersection / np.maximum(total, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +249,7 @@ def _row(values: ArrayLike) -> NDArray[Any]:
 
 
 def _rows(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    one, other = _row(first), _row(second)
-    if len(one) != len(other):
-        raise UsageError(f"Give one target per answer; given {len(one)} answers and {len(other)} targets.")
-    return one, other
+    first_row, second_row = _row(first), _row(second)
+    if len(first_row) != len(second_row):
+        raise UsageError(f"Give one target per answer; given {len(first_row)} answers and {len(second_row)} targets.")
+    return first_row, second_row

@@ -28,9 +28,9 @@ from labelwise.support.settings import to_plain
 from labelwise.support.writable import check_writable, write_atomically, writing_folder
 
 
-def description_bytes(about: Mapping[str, Any]) -> bytes:
+def description_bytes(description: Mapping[str, Any]) -> bytes:
     """Return a description as the content of its file; the first entry is the SHA-256 of the rest."""
-    plain = json.loads(json.dumps(about))
+    plain = json.loads(json.dumps(description))
     return json.dumps({CHECKSUM: checksum(plain), **plain}, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
@@ -89,7 +89,7 @@ def _write(classifier: Classifier, folder: Path) -> None:
     arrays |= {f"labels/{name}": array for name, array in label_arrays(classifier.labels).items()}
     arrays |= {f"head/{name}": array for name, array in head.arrays.items()}
     encoder, encoder_content = encoder_files(classifier.encoder)
-    about = {
+    description = {
         "format": FORMAT,
         "encoder": encoder,
         "head": {"kind": head.kind, "settings": head.settings},
@@ -108,14 +108,14 @@ def _write(classifier: Classifier, folder: Path) -> None:
         "summary": dict(origin.summary),
         "versions": {"labelwise": __version__} | {name: _version(name) for name in ("numpy", "onnxruntime", "pillow")},
     }
-    check_finite(about, arrays)
+    check_finite(description, arrays)
     _write_arrays(folder / WEIGHTS, arrays)
     for name, content in encoder_content.items():
         write_atomically(folder / name, content)
     if origin.training is not None:
         _write_arrays(folder / TRAINING, origin.training.read())
-    about["files"] = {file.name: file_digest(file) for file in sorted(folder.iterdir())}
-    write_atomically(folder / ABOUT, _as_text(about))
+    description["files"] = {file.name: file_digest(file) for file in sorted(folder.iterdir())}
+    write_atomically(folder / ABOUT, _as_text(description))
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -131,10 +131,10 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _as_text(about: dict[str, Any]) -> bytes:
+def _as_text(description: dict[str, Any]) -> bytes:
     """Return a description as a file; text that is no UTF-8 is an error."""
     try:
-        return description_bytes(about)
+        return description_bytes(description)
     except UnicodeEncodeError as error:
         near = ascii(error.object[max(0, error.start - 20) : error.end + 20])
         raise StoreError(

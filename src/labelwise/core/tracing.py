@@ -93,13 +93,13 @@ class Traced(NDArrayOperatorsMixin):
         result, axis = self, 0
         for part in key if isinstance(key, tuple) else (key,):
             if part is Ellipsis:
-                axis += self.ndim + 1 - sum(each is not None for each in key)
+                axis += self.ndim + 1 - sum(item is not None for item in key)
                 continue
             result = result._part(part, axis)
             axis += not isinstance(part, int)
         return result
 
-    def called(self, name: str) -> None:
+    def name_output(self, name: str) -> None:
         """Make it an array of this name."""
         self.graph.add("Identity", [self.name], [name])
 
@@ -123,7 +123,7 @@ class Traced(NDArrayOperatorsMixin):
             )
         if isinstance(part, slice):
             start, stop, step = part.indices(self.shape[axis])
-            ends = (self._places([each]) for each in (start, FIRST if stop < 0 else stop, axis, step))
+            ends = (self._places([position]) for position in (start, FIRST if stop < 0 else stop, axis, step))
             return self._become(self.graph.add("Slice", [self.name, *ends]), sample)
         places = np.arange(self.shape[axis])[part]
         return self._become(self.graph.add("Gather", [self.name, self._places(places)], axis=axis), sample)
@@ -154,7 +154,7 @@ class Traced(NDArrayOperatorsMixin):
             raise UnsupportedError(f"Cannot export a formula with {function.__name__}.")
         return FUNCTIONS[function](*args, **kwargs)
 
-    def joined(self, parts: Sequence[Any], axis: int) -> "Traced":
+    def concatenate(self, parts: Sequence[Any], axis: int) -> "Traced":
         """Return arrays one after another, see ``numpy.concatenate``."""
         sample = np.concatenate([_sample(part) for part in parts], axis)
         names = [self._as(part, sample.dtype) for part in parts]
@@ -166,11 +166,11 @@ class Traced(NDArrayOperatorsMixin):
         self.graph.add("Split", [self.name], names, axis=0, num_outputs=2)
         return [self._become(name, half) for name, half in zip(names, np.split(self.sample, 2), strict=True)]
 
-    def chosen(self, condition: Any, first: Any, other: Any) -> "Traced":
+    def where(self, condition: Any, first: Any, second: Any) -> "Traced":
         """Return numbers of the first where a condition holds, else of the other."""
-        dtype = np.result_type(_sample(first), _sample(other))
-        names = [self._as(condition, np.bool_), self._as(first, dtype), self._as(other, dtype)]
-        sample = np.where(_sample(condition), _sample(first), _sample(other))
+        dtype = np.result_type(_sample(first), _sample(second))
+        names = [self._as(condition, np.bool_), self._as(first, dtype), self._as(second, dtype)]
+        sample = np.where(_sample(condition), _sample(first), _sample(second))
         return self._become(self.graph.add("Where", names), sample)
 
     def largest(self, count: int) -> "Traced":
@@ -184,7 +184,7 @@ def _sample(value: Any) -> Any:
     return value.sample if isinstance(value, Traced) else value
 
 
-def _traced(*values: Any) -> Traced:
+def _first_traced(*values: Any) -> Traced:
     return next(value for value in values if isinstance(value, Traced))
 
 
@@ -197,9 +197,9 @@ def _einsum(formula: str, first: Any, second: Any) -> Any:
 
 
 FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = {
-    np.concatenate: lambda parts, axis=0: _traced(*parts).joined(parts, axis),
+    np.concatenate: lambda parts, axis=0: _first_traced(*parts).concatenate(parts, axis),
     np.einsum: _einsum,
     np.linalg.norm: _norm,
     np.partition: lambda rows, kth, axis: rows.largest(-kth),  # noqa: ARG005
-    np.where: lambda condition, first, other: _traced(condition, first, other).chosen(condition, first, other),
+    np.where: lambda condition, first, other: _first_traced(condition, first, other).where(condition, first, other),
 }

@@ -1,1 +1,1 @@
-"""What is measured, and how: test sets, protocols (one file each), and ``evaluate``, which runs those that apply."""
+"""Measure classifiers: test sets, protocols (one file each), and ``evaluate``, which runs the applicable protocols."""

@@ -1,4 +1,4 @@
-"""Few-shot episodes: a few new labels, a few images of each to learn from (support), others to name (queries).
+"""Few-shot episodes: learn new labels from a few images each (support), then classify others (query).
 
 Every image is encoded once; what an episode learns and asks is computed from embeddings, many episodes at a time.
 """
@@ -18,33 +18,33 @@ from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import Draws
 from labelwise.support.text import LEARN
 
-CHUNK = 2**22  # numbers of embeddings held at a time
+CHUNK = 2**22  # numbers in memory at a time
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Episode:
-    """One few-shot question; row i of ``support`` and ``query`` belongs to label i."""
+    """One episode; row i of ``support`` and ``query`` belongs to label i."""
 
-    labels: tuple[int, ...]  # the targets drawn, in the order drawn
-    support: Rows  # rows of the images to learn from [ways, shots]
-    query: Rows  # rows of the images to ask about [ways, queries]; none of them is in ``support``
+    labels: tuple[int, ...]  # targets in sampling order
+    support: Rows  # rows of the example images [ways, shots]
+    query: Rows  # rows of the query images [ways, queries], disjoint from ``support``
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSettings:
-    """Which episodes."""
+    """The size and number of episodes."""
 
-    ways: int = 5  # labels of an episode
-    shots: int = 1  # images of each to learn from
-    queries: int = 15  # images of each to name
-    count: int = 600  # how many episodes
-    seed: int = 0  # the same seed gives the same episodes for every classifier
+    ways: int = 5  # labels per episode
+    shots: int = 1  # example images per label
+    queries: int = 15  # query images per label
+    count: int = 600  # number of episodes
+    seed: int = 0  # same seed, same episodes, for every classifier
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over episodes and 1.96 standard errors of it."""
+    """A mean over episodes with 1.96 standard errors."""
 
     mean: float
     error: float
@@ -57,17 +57,17 @@ class Estimate:
 class EpisodeResult:
     """Accuracy of episodes."""
 
-    settings: EpisodeSettings  # which episodes
-    labels: int  # how many labels of the split have enough images to be drawn
-    images: int  # how many labelled images there are
-    # by rule: taught, where labels are learnt as teach does; and on the same embeddings and episodes nearest mean and cosine,
-    # the label whose examples' mean embedding is nearest or has the largest cosine
+    settings: EpisodeSettings  # the episodes
+    labels: int  # labels of the split with enough images
+    images: int  # labelled images
+    # by rule: ``taught`` learns labels as teach does; for comparison, nearest mean and largest cosine to the mean,
+    # on the same embeddings and episodes
     accuracy: dict[str, Estimate]
-    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    leaked: float  # share of test images seen in training or calibration; should be 0
 
 
 def evaluate_episodes(evaluation: Evaluation, settings: EpisodeSettings | None = None) -> EpisodeResult:
-    """Return how well a model learns new labels from a few images; the labels that it is bound to do not matter."""
+    """Return the accuracy on new labels learned from a few images; the classifier's own labels do not matter."""
     settings, evaluation = settings or EpisodeSettings(), evaluation.own_labelled()
     targets = np.asarray(evaluation.split.targets)
     hits = episode_accuracies(evaluation.classifier.head, evaluation.scores.embeddings, targets, settings)
@@ -83,7 +83,7 @@ def evaluate_episodes(evaluation: Evaluation, settings: EpisodeSettings | None =
 def episode_accuracies(
     head: Head, embeddings: ArrayLike, targets: ArrayLike, settings: EpisodeSettings
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the accuracy of each episode ``[count]`` by each rule, from image embeddings ``[n, d]`` and targets ``[n]``."""
+    """Return the accuracy per episode ``[count]`` by rule, from embeddings ``[n, d]`` and targets ``[n]``."""
     if settings.count < 2:
         raise UsageError(f"The standard error needs at least two episodes; given {settings.count}.")
     draws = episodes(targets, settings.ways, settings.shots, settings.queries, settings.count, settings.seed)
@@ -92,20 +92,22 @@ def episode_accuracies(
     truth = np.arange(settings.ways).repeat(settings.queries)
     hits: dict[str, list[NDArray[np.float64]]] = {}
     while some := list(islice(draws, max(1, CHUNK // size))):
-        support, query = (embeddings[np.stack([getattr(one, kind) for one in some])] for kind in ("support", "query"))
+        support, query = (
+            embeddings[np.stack([getattr(episode, kind) for episode in some])] for kind in ("support", "query")
+        )
         for name, scores in _scores(head, support, query).items():
             hits.setdefault(name, []).append((scores.argmax(2) == truth).mean(1))
     return {name: np.concatenate(parts) for name, parts in hits.items()}
 
 
 def estimate(values: ArrayLike) -> Estimate:
-    """Return the mean of values ``[n]`` and 1.96 standard errors of it."""
+    """Return the mean of values ``[n]`` with 1.96 standard errors."""
     values = np.asarray(values)
     return Estimate(float(values.mean()), 1.96 * float(values.std(ddof=1)) / sqrt(len(values)))
 
 
 def episodes(targets: ArrayLike, ways: int, shots: int, queries: int, count: int, seed: int) -> Iterator[Episode]:
-    """Yield ``count`` episodes of ``ways`` labels, each with other labels and images.
+    """Yield ``count`` episodes of ``ways`` labels, each with different labels and images.
 
     ``targets [n]`` are the label of each row, -1 if there is none; labels with too few images for ``shots`` and ``queries``
     are never drawn. The same seed gives the same episodes, and fewer are the first of more.
@@ -138,23 +140,23 @@ def _draw(pools: dict[int, Rows], ways: int, sizes: tuple[int, int], count: int,
 
 
 def _scores(head: Head, support: NDArray[Any], query: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return scores ``[b, ways * queries, ways]`` by each rule, of ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
-    asked, means = query.reshape(len(query), -1, query.shape[-1]), support.mean(2)
+    """Return scores ``[b, ways * queries, ways]`` by rule, from ``[b, ways, shots, d]`` and ``[b, ways, queries, d]``."""
+    queries, means = query.reshape(len(query), -1, query.shape[-1]), support.mean(2)
     squares = (means**2).sum(2)[:, None]
     return {
-        "taught": _taught(head, support, asked),
-        "nearest mean": 2 * asked @ means.swapaxes(1, 2) - squares,
-        "cosine": asked
+        "taught": _scores_of_taught(head, support, queries),
+        "nearest mean": 2 * queries @ means.swapaxes(1, 2) - squares,
+        "cosine": queries
         @ means.swapaxes(1, 2)
-        / np.maximum(squares**0.5, 1e-12),  # as the length of a query does not matter
+        / np.maximum(squares**0.5, 1e-12),  # the length of a query does not matter
     }
 
 
-def _taught(head: Head, support: NDArray[Any], asked: NDArray[Any]) -> NDArray[Any]:
-    """Return scores ``[b, q, ways]`` of labels learnt from ``[b, ways, shots, d]``, of queries ``[b, q, d]``."""
+def _scores_of_taught(head: Head, support: NDArray[Any], queries: NDArray[Any]) -> NDArray[Any]:
+    """Return scores ``[b, q, ways]`` of queries ``[b, q, d]`` for labels learned from ``[b, ways, shots, d]``."""
     if not isinstance(head, LearnsFromExamples):
         raise cannot(head, LEARN)
     b, ways, shots, d = support.shape
     learn, score = head.labels_from_examples, head.score
     labels = learn(support.reshape(-1, d), np.arange(b * ways).repeat(shots)).reshape(b, ways, -1)
-    return np.stack([score(ask, know) for ask, know in zip(asked, labels, strict=True)])
+    return np.stack([score(ask, know) for ask, know in zip(queries, labels, strict=True)])

@@ -53,8 +53,10 @@ def evaluate(
     test_set = data if isinstance(data, TestSet) else select_test_set(classifier, read_data(classifier, data), split)
     evaluation, outliers = test_set.evaluate(classifier), None
     if unknown is not None:
-        given = isinstance(unknown, TestSet)
-        outliers = unknown if given else select_test_set(classifier, read_unknown(classifier, unknown), unknown=True)
+        is_test_set = isinstance(unknown, TestSet)
+        outliers = (
+            unknown if is_test_set else select_test_set(classifier, read_unknown(classifier, unknown), unknown=True)
+        )
         evaluation = replace(evaluation, outliers=classifier.scores(outliers.split.images))
     options = {name: {"seed": seed} for name in ("verification", "retrieval", "episodes")}
     return measure(evaluation, test_set, protocols, options, unknown=outliers)
@@ -68,10 +70,10 @@ def measure(
     *,
     unknown: TestSet | None = None,
 ) -> Figures:
-    """Return the figures of images that were encoded before; ``options`` are usual options of protocols, by name."""
+    """Return the figures of encoded images; ``options`` are protocol options by name."""
     usual, own = options or {}, protocols if isinstance(protocols, Mapping) else {}
     options = {name: {**usual.get(name, {}), **own.get(name, {})} for name in {*usual, *own}}
-    records, left_out = run_protocols(evaluation, protocols, options)
+    records, reasons = run_protocols(evaluation, protocols, options)
     new = all_new(evaluation)
     confusion = None if new or evaluation.multilabel else confusion_of(evaluation)
     operating = () if new else operating_points(evaluation)
@@ -82,14 +84,14 @@ def measure(
         labels=() if new else label_figures(evaluation, records.get("multilabel"), confusion, operating),
         confusion=confusion,
         results=records,
-        left_out=left_out,
+        left_out=reasons,
         unknown_set=unknown,
         operating=operating,
     )
 
 
 def read_data(classifier: Classifier, data: Dataset | str | Path | tuple[Any, Any]) -> Dataset:
-    """Return data as a dataset."""
+    """Return the data as a data set."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, str | Path):
@@ -99,8 +101,8 @@ def read_data(classifier: Classifier, data: Dataset | str | Path | tuple[Any, An
             f"Data must be a path, a Dataset, or images and labels; given {type(data).__name__}. "
             "Try lw.evaluate(classifier, (images, labels))."
         )
-    images, given = data
-    labels, targets = _targets(classifier, given)
+    images, targets_of_user = data
+    labels, targets = _targets(classifier, targets_of_user)
     batch = classifier.images(images)
     if len(batch) != len(targets):
         raise UsageError(f"Give one label per image; given {len(batch)} images and {len(targets)} labels.")
@@ -110,18 +112,18 @@ def read_data(classifier: Classifier, data: Dataset | str | Path | tuple[Any, An
 
 
 def read_unknown(classifier: Classifier, images: Any) -> Dataset:
-    """Return images of none of the labels, given as data or as images alone, as a dataset."""
+    """Return out-of-distribution images, from data or images alone, as a data set."""
     if isinstance(images, Dataset):
         return images
     if isinstance(images, str | Path):
         return load_unlabelled(images)
     batch = classifier.images(images)
-    whole = Split(images=batch, targets=np.full(len(batch), -1))
-    return Dataset(name="unknown", labels=Labels(names=(UNLABELLED,)), splits={"test": whole}, own_splits=False)
+    outliers = Split(images=batch, targets=np.full(len(batch), -1))
+    return Dataset(name="unknown", labels=Labels(names=(UNLABELLED,)), splits={"test": outliers}, own_splits=False)
 
 
 def _targets(classifier: Classifier, given: Any) -> tuple[Labels, Any]:
-    """Return labels, and the targets of images: from names, from positions of the classifier's labels, or yes and no to each."""
+    """Return labels, and targets from names, positions of the classifier's labels, or a bool for each."""
     if all(isinstance(name, str) for name in given):
         names = tuple(dict.fromkeys(given))
         return Labels(names=names), np.array([names.index(name) for name in given])

@@ -1,4 +1,4 @@
-"""What ``evaluate`` returns: every figure of a classifier on a test set, as attributes, as JSON, and as a table."""
+"""The result of ``evaluate``: every figure of a classifier on a test set, as attributes, JSON and tables."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,21 +19,21 @@ from labelwise.evaluation.test_set import TestSet
 
 @dataclass(frozen=True, kw_only=True)
 class LabelFigures:
-    """Figures of one label."""
+    """The figures of one label."""
 
     label: str
-    images: int  # test images of it
-    recall: float | None  # the share of its images with this answer; None without images
-    precision: float | None  # the share of these answers that is right; None without any
-    recall_interval: tuple[float, float]  # 95 %, Wilson
+    images: int  # test images with this label
+    recall: float | None  # share of its images with this answer; None without images
+    precision: float | None  # share of these answers that are right; None without answers
+    recall_interval: tuple[float, float]  # 95 % (Wilson)
     precision_interval: tuple[float, float]
-    mistaken: tuple[str, int] | None = None  # the wrong answer that its images get most often, and how often
-    average_precision: float | None = None  # the mean precision over its images, ranked by their probability
-    f1: float | None = None  # where several labels may be true
+    mistaken: tuple[str, int] | None = None  # the most frequent wrong answer for its images, and its rate
+    average_precision: float | None = None  # average precision
+    f1: float | None = None  # if several labels may be true
 
     @classmethod
     def of(cls, label: str, images: int, answers: int, hits: int, **more: Any) -> Self:
-        """Return recall and precision with their intervals, from how many images have the label, get it, and both."""
+        """Return recall and precision with intervals, from the counts of images, answers and hits."""
         recall, precision = (hits / count if count else None for count in (images, answers))
         return cls(
             label=label,
@@ -52,14 +52,14 @@ def label_figures(
     confusion: NDArray[np.int64] | None,
     operating: Sequence[Operating],
 ) -> tuple[LabelFigures, ...]:
-    """Return the figures of each label, from the record where several labels may be true, else from the confusion ``[k, k]``."""
+    """Return the figures of each label, from the record if several labels may be true, else from the confusion ``[k, k]``."""
     if confusion is not None:
-        ranked = {one.label: one.average_precision for one in operating}
-        return _exclusive_figures(evaluation.classifier.labels.names, confusion, ranked)
+        precisions = {entry.label: entry.average_precision for entry in operating}
+        return _exclusive_figures(evaluation.classifier.labels.names, confusion, precisions)
     assert several is not None
-    scores, truths = evaluation.asked()
-    yes = scores.agreed
-    f1 = f1_scores(yes, truths)[1].tolist()
+    scores, truths = evaluation.asked_labels()
+    accepted = scores.agreed
+    f1 = f1_scores(accepted, truths)[1].tolist()
     return tuple(
         LabelFigures.of(
             name, images, answers, hits, average_precision=several.average_precision[name], f1=f1[i] if images else None
@@ -68,8 +68,8 @@ def label_figures(
             zip(
                 scores.classifier.labels.names,
                 truths.sum(0).tolist(),
-                yes.sum(0).tolist(),
-                (yes & truths).sum(0).tolist(),
+                accepted.sum(0).tolist(),
+                (accepted & truths).sum(0).tolist(),
                 strict=True,
             )
         )
@@ -77,20 +77,20 @@ def label_figures(
 
 
 def _exclusive_figures(
-    names: tuple[str, ...], counts: NDArray[np.int64], ranked: Mapping[str, float]
+    names: tuple[str, ...], counts: NDArray[np.int64], precisions: Mapping[str, float]
 ) -> tuple[LabelFigures, ...]:
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
     images, answers, hits = counts.sum(1).tolist(), counts.sum(0).tolist(), counts.diagonal().tolist()
-    others, often = wrong.argmax(1).tolist(), wrong.max(1).tolist()
+    most_confused, confusion_rates = wrong.argmax(1).tolist(), wrong.max(1).tolist()
     return tuple(
         LabelFigures.of(
             name,
             images[i],
             answers[i],
             hits[i],
-            mistaken=(names[others[i]], often[i]) if often[i] else None,
-            average_precision=ranked.get(name),
+            mistaken=(names[most_confused[i]], confusion_rates[i]) if confusion_rates[i] else None,
+            average_precision=precisions.get(name),
         )
         for i, name in enumerate(names)
     )
@@ -98,7 +98,7 @@ def _exclusive_figures(
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Figures:
-    """Figures of a classifier on a test set.
+    """The figures of a classifier on a test set.
 
     >>> figures = lw.evaluate(classifier, data)
     >>> 0 <= figures.accuracy <= 1
@@ -107,33 +107,33 @@ class Figures:
     True
     """
 
-    test_set: TestSet  # the images, and which were left out
-    label_names: tuple[str, ...]  # of the classifier: rows and columns of ``confusion``
-    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
-    labels: tuple[LabelFigures, ...]  # one for each label; empty where the classifier knows none of them
+    test_set: TestSet  # the test images, and the excluded ones
+    label_names: tuple[str, ...]  # labels of the rows and columns of ``confusion``
+    leaked: float  # share of test images seen in training or calibration; should be 0
+    labels: tuple[LabelFigures, ...]  # per label; empty if the classifier knows none of them
     confusion: (
         NDArray[np.int64] | None
-    )  # counts [k, k]: row is the true label, column the answer; None with several labels
-    results: Mapping[str, Any]  # the record of each protocol, see ``protocols.PROTOCOLS``
-    left_out: Mapping[str, str]  # why other protocols do not apply
-    operating: tuple[Operating, ...] = ()  # precision and recall of each label at each threshold
-    unknown_set: TestSet | None = None  # the images of none of the labels
+    )  # counts [k, k]: rows are true labels, columns answers; None with several labels
+    results: Mapping[str, Any]  # protocol results, see ``protocols.PROTOCOLS``
+    left_out: Mapping[str, str]  # reasons why other protocols do not apply
+    operating: tuple[Operating, ...] = ()  # precision and recall of each label by threshold
+    unknown_set: TestSet | None = None  # out-of-distribution images
 
     @property
     def images(self) -> int:
-        """How many images were measured."""
+        """The number of measured images."""
         return len(self.test_set.split)
 
     @property
     def accuracy(self) -> float | None:
-        """The share of right answers, of all answers right where several labels may be true; None for new labels."""
+        """The share of right answers, or of fully right answers if several labels may be true; None for new labels."""
         if "multilabel" in self.results:
             return float(self.results["multilabel"].exact)
         return float(self.results["closed"].accuracy) if "closed" in self.results else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the accuracy (Wilson's score interval)."""
+        """The 95 % interval of the accuracy (Wilson score interval)."""
         return None if self.accuracy is None else wilson(self.accuracy, self.images)
 
     @property
@@ -146,25 +146,25 @@ class Figures:
         """The 95 % interval of the balanced accuracy."""
         if self.balanced_accuracy is None:
             return None
-        seen = [(one.recall, one.images) for one in self.labels if one.recall is not None]
-        return balanced_interval(*map(list, zip(*seen, strict=True)))
+        recalls = [(label.recall, label.images) for label in self.labels if label.recall is not None]
+        return balanced_interval(*map(list, zip(*recalls, strict=True)))
 
     @property
     def mean_average_precision(self) -> float | None:
-        """The average precision, averaged over labels; None where none was ranked."""
-        each = [one.average_precision for one in self.operating]
-        return sum(each) / len(each) if each else None
+        """The average precision, averaged over labels; None if no label has any."""
+        precisions = [label.average_precision for label in self.operating]
+        return sum(precisions) / len(precisions) if precisions else None
 
     @property
     def calibration_error(self) -> float | None:
-        """The expected calibration error (ECE) of answers, of yes and no answers where several labels may be true."""
+        """The expected calibration error (ECE) of answers, or of yes/no answers if several labels may be true."""
         if "multilabel" in self.results:
             return float(self.results["multilabel"].answer_ece)
         return float(self.results["closed"].ece) if "closed" in self.results else None
 
     @cached_property
     def baseline(self) -> tuple[str, float] | None:
-        """The most frequent label, and the accuracy of always answering it."""
+        """The most frequent label, and the accuracy of always predicting it."""
         if self.confusion is None or not self.confusion.any():
             return None
         counts = self.confusion.sum(1)
@@ -178,7 +178,7 @@ class Figures:
         return self.table()
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures as JSON can hold them."""
+        """Return all figures as JSON values."""
         plain: dict[str, Any] = {
             "data": self.test_set.data,
             "split": self.test_set.name,
@@ -203,7 +203,7 @@ class Figures:
         return plain if self.confusion is None else plain | {"confusion": self.confusion_list()}
 
     def confusion_list(self) -> list[dict[str, Any]]:
-        """Return each pair of a true label and an answer that occurs, with its count."""
+        """Return each pair of true label and answer that occurs, with its count."""
         assert self.confusion is not None
         return [
             {
@@ -230,19 +230,19 @@ class Figures:
 
 
 def confusion_of(evaluation: Evaluation) -> NDArray[np.int64]:
-    """Return counts ``[k, k]`` of the images that have one label: row is the true label, column the answer."""
+    """Return counts ``[k, k]`` of images with one label: rows are true labels, columns answers."""
     scores, targets = evaluation.labelled()
     return np.asarray(confusion_matrix(np.asarray(scores.best), targets, len(evaluation.classifier.labels)))
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON can hold it: numbers that are not finite become None, and curves are left out."""
+    """Convert to JSON values: infinite numbers and NaN become None, curves are omitted."""
     if hasattr(value, "tolist"):
         return to_json(value.tolist())
     if is_dataclass(value) and not isinstance(value, type):
         return to_json({name: part for name, part in vars(value).items() if name != "curve"})
     if isinstance(value, Mapping):
-        return {str(key): to_json(each) for key, each in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(each) for each in value]
+        return [to_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""How good generated features are, for labels with test images, and a plane that shows them among real ones."""
+"""Quality of generated features for labels with test images, and a plot of them among real ones."""
 
 from typing import Any, Literal
 
@@ -11,14 +11,14 @@ from labelwise.support.text import caption
 from labelwise.tasks.imagine import Imagined, generated
 
 Projection = Literal["pca", "umap", "tsne"]
-COLOURED = 10  # labels that can be told apart in a plane
+COLOURED = 10  # most labels that are distinguishable in the plot
 Features = NDArray[Any]
 
 
 def evaluate_imagined(
     classifier: Classifier, real: ArrayLike, targets: ArrayLike, *, count: int = 50, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Return how good the features are that a model generates, for every label with images, in the classifier's order.
+    """Return the quality of generated features for every label with images, in the classifier's order.
 
     ``real [n, f]`` are features of test images with one label each, of two labels at least, as ``imagine`` makes its gallery;
     ``targets [n]`` are positions of the classifier's labels; ``count`` features are generated for each label, 2 at least.
@@ -28,48 +28,48 @@ def evaluate_imagined(
     k = len(columns)
     names = [classifier.labels.names[i] for i in columns.tolist()]
     means = np.stack([real[own == label].mean(0) for label in range(k)])
-    between = float(np.linalg.norm(means[:, None] - means, axis=2).sum()) / (k * (k - 1))
-    alike = _distances(real, real)
-    np.fill_diagonal(alike, np.inf)  # none is its own neighbour
-    nearest = alike.argmin(1)
+    mean_distance = float(np.linalg.norm(means[:, None] - means, axis=2).sum()) / (k * (k - 1))
+    real_distances = _distances(real, real)
+    np.fill_diagonal(real_distances, np.inf)  # exclude each row itself
+    nearest = real_distances.argmin(1)
     figures = []
     for label, (name, rows) in enumerate(
         zip(names, np.asarray(generated(classifier, names, count, seed)), strict=True)
     ):
         mine = own == label
-        spread = _spread(real[mine])
+        deviation = _deviation(real[mine])
         figures.append(
             {
                 "label": name,
                 "described": name in classifier.unseen,
                 "images": int(mine.sum()),
-                # from the mean of generated features to that of real images; 1 is the mean distance of two labels
-                "offset": float(np.linalg.norm(rows.mean(0) - means[label])) / between if between else 0.0,
-                # the share whose nearest real image has the right label; of real images, the best to expect
+                # distance of the means of generated and real features, relative to the mean distance of two labels
+                "offset": float(np.linalg.norm(rows.mean(0) - means[label])) / mean_distance if mean_distance else 0.0,
+                # share whose nearest real image has the right label; for real images, the upper limit
                 "precision": float((own[_distances(rows, real).argmin(1)] == label).mean()),
                 "real_precision": float((own[nearest[mine]] == label).mean()),
-                # root mean square distance to their mean, where 1 is that of real images; None with one image
-                "spread": _spread(rows) / spread if spread else None,
+                # root mean square distance to their mean, relative to that of real images; None with one image
+                "spread": _deviation(rows) / deviation if deviation else None,
             }
         )
     return figures
 
 
-def _distances(rows: Features, others: Features) -> Features:
-    """Return squared distances ``[n, m]``, each less the squares of its own row."""
-    distances: Features = (others**2).sum(1) - 2 * rows.astype(np.float64) @ others.T
+def _distances(rows: Features, columns: Features) -> Features:
+    """Return squared distances ``[n, m]`` minus the squared length of each row."""
+    distances: Features = (columns**2).sum(1) - 2 * rows.astype(np.float64) @ columns.T
     return distances
 
 
-def _spread(rows: Features) -> float:
-    """Return the root mean square distance of rows ``[n, f]`` to their mean, without its bias; 0 for a single one."""
+def _deviation(rows: Features) -> float:
+    """Return the unbiased root mean square distance of rows ``[n, f]`` to their mean; 0 for a single row."""
     return float(rows.var(0, ddof=1).sum() ** 0.5) if len(rows) > 1 else 0.0
 
 
 def draw_imagined(
     classifier: Classifier, imagined: Imagined, targets: ArrayLike, projection: Projection = "pca"
 ) -> Any:
-    """Return a figure of imagined features in a plane with the gallery, whose targets ``[n]`` are -1 where not known.
+    """Plot imagined features in a plane with the gallery; targets ``[n]`` are -1 if unknown.
 
     Grey dots are real images of other labels, coloured ones of the imagined labels; crosses are generated.
     """
@@ -81,12 +81,12 @@ def draw_imagined(
     rows = np.concatenate([gallery, features.reshape(-1, width)])
     points = _planar(projection, len(rows)).fit_transform(rows)
     real, imaginary = points[:n], points[n:].reshape(k, count, 2)
-    seen = np.array([name not in classifier.unseen for name in classifier.labels.names] + [False])[truth]
+    is_seen = np.array([name not in classifier.unseen for name in classifier.labels.names] + [False])[truth]
     columns = [classifier.labels.index(name) for name in imagined.names[:COLOURED]]
-    other = ~np.isin(truth, columns)
-    clouds: list[tuple[Features, int, str, Any, str]] = [  # points, size, marker, colour, words
-        (real[other & seen], 8, "o", "#cccccc", "other labels, seen"),
-        (real[other & ~seen], 8, "o", "#888888", "other labels, not seen"),
+    is_other = ~np.isin(truth, columns)
+    clouds: list[tuple[Features, int, str, Any, str]] = [  # points, size, marker, colour, legend
+        (real[is_other & is_seen], 8, "o", "#cccccc", "other labels, seen"),
+        (real[is_other & ~is_seen], 8, "o", "#888888", "other labels, not seen"),
     ]
     for i, (column, name) in enumerate(zip(columns, imagined.names, strict=False)):
         colour = colormaps["tab10"](i)

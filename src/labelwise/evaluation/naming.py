@@ -1,4 +1,4 @@
-"""Facts and example images of clusters, for a person to check their names."""
+"""Facts and example images of clusters, to check their names."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,34 +16,34 @@ from labelwise.train.networks.image_encoder import ImageEncoder
 
 @dataclass(frozen=True, kw_only=True)
 class NamedCluster:
-    """A cluster, and what is known about its name without a label."""
+    """A cluster, and label-free figures of its name."""
 
-    cluster: int  # its number, which never changes
-    label: str  # what it is called
-    certainty: float  # how probable that is, by the votes of all clusterings; 1 where a person said so
-    answered: bool  # whether a person said so
+    cluster: int  # its fixed number
+    label: str  # its name
+    certainty: float  # probability of the name by the votes of all clusterings; 1 if a person confirmed it
+    answered: bool  # whether a person confirmed it
     size: float  # the share of training images in it
-    share: float  # the share that the label should have
-    agreement: float  # which part of it the other clusterings call the same
-    together: float  # which part of it they keep together, whatever they call it
-    # labels that it may be instead, with their probability, the most probable first
+    share: float  # expected share of the label
+    agreement: float  # share of its images with the same name in other clusterings
+    together: float  # share of its images that other clusterings keep together
+    # alternative labels and their probabilities, most probable first
     others: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterImages:
-    """Rows of the images to show of a cluster: those nearest to its centre, some drawn at random, and how many it has."""
+    """Rows of images to show of a cluster: nearest to its centre, and a random sample; and its size."""
 
     nearest: tuple[int, ...]
-    drawn: tuple[int, ...]
+    sample: tuple[int, ...]
     count: int
 
 
 def named_clusters(classifier: Classifier) -> list[NamedCluster]:
-    """Return the clusters of a ``zero_label`` classifier, the one whose name is least certain first."""
+    """Return the clusters of a ``zero_label`` classifier, least certain name first."""
     head = named_head(classifier)
     labels, report = head.labels, classifier.origin.summary["naming"]
-    together = plain(kept_together(head.overlaps))
+    cohesion = plain(kept_together(head.overlaps))
     answers = classifier.origin.summary.get("answers", {})
     return [
         NamedCluster(
@@ -51,7 +51,7 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
             label=answers.get(str(doubt.cluster), doubt.label),
             certainty=round(doubt.probability, 4),
             answered=str(doubt.cluster) in answers,
-            together=together[doubt.cluster],
+            together=cohesion[doubt.cluster],
             others=doubt.others,
             **{
                 ours: report[theirs][labels.index(doubt.label)]
@@ -63,7 +63,7 @@ def named_clusters(classifier: Classifier) -> list[NamedCluster]:
 
 
 def cluster_images(classifier: Classifier, images: Any, count: int = 8) -> list[ClusterImages]:
-    """Return the images to show of each cluster, at most ``count`` of either kind, in the order of the clusters.
+    """Return the images to show of each cluster, at most ``count`` of either kind.
 
     An image belongs to one cluster. Images nearest to a centre show the cluster at its best; those drawn at random show what the
     label is really given to.
@@ -77,10 +77,10 @@ def cluster_images(classifier: Classifier, images: Any, count: int = 8) -> list[
     for cluster in range(len(centres)):
         rows = np.flatnonzero(answers == cluster)
         near = rows[np.argsort(far[rows, cluster], kind="stable")]
-        rest = near[count:]
-        others = rest[draws.permutation(len(rest))[:count]]
+        farther = near[count:]
+        sample = farther[draws.permutation(len(farther))[:count]]
         clusters.append(
-            ClusterImages(nearest=tuple(near[:count].tolist()), drawn=tuple(others.tolist()), count=len(rows))
+            ClusterImages(nearest=tuple(near[:count].tolist()), sample=tuple(sample.tolist()), count=len(rows))
         )
     return clusters
 
@@ -89,7 +89,7 @@ TEMPERATURE = 0.1
 
 
 def probe_neighbours(encoder: ImageEncoder, train: Split, test: Split, *, k: int = 200) -> dict[str, Any]:
-    """Return how well the nearest images of ``train`` name those of ``test``, by the encoder's features (Wu et al., 2018).
+    """Return the k-nearest-neighbour accuracy of the encoder's features from ``train`` to ``test`` (Wu et al., 2018).
 
     Each of the ``k`` of the largest cosine, or of all where there are fewer, votes for its own label with the weight
     ``exp(cosine / TEMPERATURE)``. Images without a label are left out. Returned are how many images may vote and were asked about,
@@ -97,18 +97,18 @@ def probe_neighbours(encoder: ImageEncoder, train: Split, test: Split, *, k: int
     """
     if train.multilabel or test.multilabel:
         raise UnsupportedError("Neighbours vote for one label of each image; of these, several may be true.")
-    known, asked = (split.select(np.flatnonzero(np.asarray(split.targets) >= 0)) for split in (train, test))
-    if not len(known) or not len(asked):
+    train_part, test_part = (split.select(np.flatnonzero(np.asarray(split.targets) >= 0)) for split in (train, test))
+    if not len(train_part) or not len(test_part):
         raise DataError(
-            f"The vote needs labelled images on both sides; {len(known)} of train and {len(asked)} of test have a label."
+            f"The vote needs labelled images on both sides; {len(train_part)} of train and {len(test_part)} of test have a label."
         )
-    k = min(k, len(known))
-    gallery, queries = (unit_rows(np.asarray(encoder.features(split.images))) for split in (known, asked))
-    targets, rows = np.asarray(known.targets), np.arange(len(asked))
+    k = min(k, len(train_part))
+    gallery, queries = (unit_rows(np.asarray(encoder.features(split.images))) for split in (train_part, test_part))
+    targets, rows = np.asarray(train_part.targets), np.arange(len(test_part))
     cosines = queries @ gallery.T
     nearest = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
-    votes = np.zeros((len(asked), int(targets.max()) + 1))
+    votes = np.zeros((len(test_part), int(targets.max()) + 1))
     weights = np.exp(np.take_along_axis(cosines, nearest, 1) / TEMPERATURE)
     np.add.at(votes, (rows[:, None], targets[nearest]), weights)
-    right = (votes.argmax(1) == np.asarray(asked.targets)).mean()
-    return {"train_images": len(known), "test_images": len(asked), "k": k, "accuracy": float(right)}
+    right = (votes.argmax(1) == np.asarray(test_part.targets)).mean()
+    return {"train_images": len(train_part), "test_images": len(test_part), "k": k, "accuracy": float(right)}

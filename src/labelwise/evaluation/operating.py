@@ -1,4 +1,4 @@
-"""Operating points: precision and recall of a label at each threshold, to choose one by."""
+"""Operating points: precision and recall of a label by threshold, to choose a threshold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,42 +12,42 @@ from labelwise.images.dataset import Array, truth_table
 from labelwise.support.errors import DataError
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-MOST_PAIRS = 2**26  # of an image and a label; more are not ranked
+MOST_PAIRS = 2**26  # pairs of image and label; more are not ranked
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What happens if a label is answered from a probability on."""
+    """The result of answering a label from a threshold on."""
 
     threshold: float
-    precision: float | None  # the share of these answers that is right; None without any
-    precision_interval: Interval  # 95 %, Wilson
-    recall: float  # the share of the label's images that is found
+    precision: float | None  # share of these answers that are right; None without answers
+    precision_interval: Interval  # 95 % (Wilson)
+    recall: float  # share of the label's images that get the label
     recall_interval: Interval
-    answers: int  # how many images get the label
+    answers: int  # number of images that get the label
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operating:
-    """The operating points of one label; the answer is yes or no to this label alone."""
+    """The operating points of one label, answered yes or no on its own."""
 
     label: str
-    average_precision: float  # mean precision over its images, ranked by their probability; needs no threshold
-    points: tuple[Point, ...]  # one for each of ``THRESHOLDS``
-    best: Point  # where precision and recall are best together (F1), among all thresholds; chosen on these images
-    chosen: Point | None  # at the classifier's own threshold, where one was chosen
+    average_precision: float  # average precision; needs no threshold
+    points: tuple[Point, ...]  # one per threshold of ``THRESHOLDS``
+    best: Point  # best F1 among all thresholds; chosen on these images
+    chosen: Point | None  # at the classifier's own threshold, if set
 
 
 def operating_points(evaluation: Evaluation) -> tuple[Operating, ...]:
-    """Return the operating points of each label that is true of some image; none of very many images and labels."""
+    """Return the operating points of each label with a true image; none if there are too many pairs."""
     scores, truths = truths_of(evaluation)
     if truths.size > MOST_PAIRS:
         return ()
     names, own = scores.classifier.labels.names, scores.classifier.thresholds
-    reported = np.asarray(scores.reported, np.float64)
+    probabilities = np.asarray(scores.reported, np.float64)
     return tuple(
-        _operating(name, reported[:, column], truths[:, column], own.get(name))
+        _operating(name, probabilities[:, column], truths[:, column], own.get(name))
         for column, name in enumerate(names)
         if truths[:, column].any()
     )
@@ -57,14 +57,14 @@ def _operating(label: str, probabilities: Array, true: Array, own: float | None)
     return Operating(
         label=label,
         average_precision=average_precision(probabilities, true),
-        points=tuple(point_at(each, probabilities, true) for each in THRESHOLDS),
+        points=tuple(point_at(threshold, probabilities, true) for threshold in THRESHOLDS),
         best=point_at(best_threshold(probabilities, true), probabilities, true),
         chosen=None if own is None else point_at(own, probabilities, true),
     )
 
 
 def thresholds_for(evaluation: Evaluation, precisions: Mapping[str, float]) -> dict[str, float]:
-    """Return the smallest threshold of each label from which on at least this share of its answers is right."""
+    """Return the smallest threshold of each label with at least this precision."""
     scores, truths = truths_of(evaluation)
     thresholds = {}
     for name, precision in precisions.items():
@@ -81,17 +81,17 @@ def thresholds_for(evaluation: Evaluation, precisions: Mapping[str, float]) -> d
 
 
 def truths_of(evaluation: Evaluation) -> tuple[Scores, Array]:
-    """Return the scores of labelled images, and which labels are true of each ``[n, k]`` (bool)."""
+    """Return the scores of labelled images, and the true labels of each ``[n, k]`` (bool)."""
     if evaluation.multilabel:
-        return evaluation.asked()
+        return evaluation.asked_labels()
     scores, targets = evaluation.labelled()
     return scores, truth_table(targets, len(evaluation.classifier.labels))
 
 
 def point_at(threshold: float, probabilities: Array, true: Array) -> Point:
     """Return precision and recall ``[n]`` at a threshold."""
-    yes = probabilities >= threshold
-    answers, images, hits = int(yes.sum()), int(true.sum()), int((yes & true).sum())
+    accepted = probabilities >= threshold
+    answers, images, hits = int(accepted.sum()), int(true.sum()), int((accepted & true).sum())
     recall = hits / images
     return Point(
         threshold=float(threshold),
@@ -104,18 +104,18 @@ def point_at(threshold: float, probabilities: Array, true: Array) -> Point:
 
 
 def best_threshold(probabilities: Array, true: Array) -> float:
-    """Return the threshold of the largest F1, midway to the next smaller probability; the largest threshold of equal ones."""
+    """Return the threshold of the best F1, midway to the next smaller probability; ties go to the largest."""
     order = np.argsort(-probabilities, kind="stable")
     values, hits = probabilities[order], np.cumsum(true[order])
-    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # of images with equal probabilities
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # last image of each probability
     f1 = 2 * hits[ends] / (ends + 1 + true.sum())
     at = int(f1.argmax())
-    below = values[ends[at] + 1] if at + 1 < len(ends) else 0.0
-    return float((values[ends[at]] + below) / 2)
+    next_value = values[ends[at] + 1] if at + 1 < len(ends) else 0.0
+    return float((values[ends[at]] + next_value) / 2)
 
 
 def threshold_for(probabilities: Array, true: Array, *, precision: float) -> float | None:
-    """Return the smallest threshold from which on at least this share of answers is right ``[n]``; None if there is none.
+    """Return the smallest threshold with at least this precision ``[n]``, or None.
 
     Of equal recalls the larger threshold, midway between the probabilities of two images.
     """
@@ -126,5 +126,5 @@ def threshold_for(probabilities: Array, true: Array, *, precision: float) -> flo
     if not usable.any():
         return None
     end = ends[int(usable.argmax())]
-    below = values[end + 1] if end + 1 < len(values) else 0.0
-    return float((values[end] + below) / 2)
+    next_value = values[end + 1] if end + 1 < len(values) else 0.0
+    return float((values[end] + next_value) / 2)

@@ -1,4 +1,4 @@
-"""The ordinal protocol: how far answers are off, and the coverage of intervals of levels."""
+"""The ordinal protocol: the size of errors in levels, and the coverage of level intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,35 +14,35 @@ from labelwise.tasks.rank import covering_levels, expected_ranks, level_columns,
 
 @dataclass(frozen=True, kw_only=True)
 class LevelFigures:
-    """Figures of predicted levels, one for each image."""
+    """Figures of one predicted level per image."""
 
-    accuracy: float  # the share that is right
-    mean_absolute_error: float  # how many levels they are off on average
-    kappa: float | None  # Cohen's kappa with quadratic weights; None where all images have one level
-    within_one: float  # the share that is at most one level off
+    accuracy: float  # accuracy
+    mean_absolute_error: float  # mean absolute error in levels
+    kappa: float | None  # Cohen's kappa with quadratic weights; None if all images have one level
+    within_one: float  # share at most one level off
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrdinalResult:
-    """Figures on test images of ordered labels."""
+    """Figures on test images with ordered labels."""
 
-    images: int  # how many were tested
-    levels: tuple[str, ...]  # the labels from the lowest to the highest
-    best: LevelFigures  # of the most probable level, which is best for accuracy
-    median: LevelFigures  # of the median of the probabilities, which is best for the absolute error
-    # rank correlation of the expected rank with the true level; None where either is always the same
+    images: int  # number of test images
+    levels: tuple[str, ...]  # labels from lowest to highest
+    best: LevelFigures  # predicting the most probable level, best for accuracy
+    median: LevelFigures  # predicting the median level, best for the absolute error
+    # rank correlation of expected rank and true level; None if either is constant
     spearman: float | None
-    coverage: float  # the probability that an interval of levels should hold
-    # the share of images whose true level is in its interval; at least coverage if probabilities are right
+    coverage: float  # requested coverage of level intervals
+    # share of images with their true level in the interval; at least coverage if calibrated
     covered: float
-    width: float  # how many levels an interval has on average
-    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    width: float  # mean size of an interval in levels
+    leaked: float  # share of test images seen in training or calibration; should be 0
 
 
 def evaluate_ordinal(
     evaluation: Evaluation, *, order: Sequence[str] | None = None, coverage: float = 0.8
 ) -> OrdinalResult:
-    """Return the figures of test images that have one label each, of ordered ones.
+    """Return the figures of test images with one ordered label each.
 
     ``order`` is the classifier's labels from the lowest to the highest, None as ``find_order`` says; an interval of levels
     must hold a probability of ``coverage`` at least.
@@ -71,32 +71,32 @@ def evaluate_ordinal(
 
 
 def level_figures(answers: NDArray[np.int64], truth: NDArray[np.int64], levels: int) -> LevelFigures:
-    """Return the figures of predicted levels ``[n]`` and true ones ``[n]``, both from 0."""
-    off = abs(answers - truth)
+    """Return the figures of predicted and true levels ``[n]``, from 0."""
+    errors = abs(answers - truth)
     varied = bool((truth != truth[0]).any())
     return LevelFigures(
-        accuracy=float((off == 0).mean()),
-        mean_absolute_error=float(off.mean()),
+        accuracy=float((errors == 0).mean()),
+        mean_absolute_error=float(errors.mean()),
         kappa=weighted_kappa(answers, truth, levels) if varied else None,
-        within_one=float((off <= 1).mean()),
+        within_one=float((errors <= 1).mean()),
     )
 
 
 def weighted_kappa(answers: NDArray[np.int64], truth: NDArray[np.int64], levels: int) -> float:
-    """Return Cohen's kappa with quadratic weights, of predicted and true levels ``[n]``."""
-    first, second = (np.bincount(each, minlength=levels) / len(truth) for each in (answers, truth))
-    apart = np.subtract.outer(np.arange(levels), np.arange(levels)) ** 2
-    return 1 - float(((answers - truth) ** 2).mean()) / float(first @ apart @ second)
+    """Return Cohen's kappa with quadratic weights for predicted and true levels ``[n]``."""
+    first, second = (np.bincount(levels_of_one, minlength=levels) / len(truth) for levels_of_one in (answers, truth))
+    weights = np.subtract.outer(np.arange(levels), np.arange(levels)) ** 2
+    return 1 - float(((answers - truth) ** 2).mean()) / float(first @ weights @ second)
 
 
 def find_order(classifier: Classifier, labels: Labels) -> list[str] | None:
-    """Return the classifier's labels from the lowest to the highest, or None where nobody orders all of them.
+    """Return the classifier's labels from lowest to highest, or None without a complete order.
 
     The order of the data counts where it ranks every label of the classifier, and otherwise the classifier's own.
     """
     own = classifier.labels
-    known = labels if labels.order is not None and set(own.names) <= set(labels.names) else own
-    if known.order is None:
+    described = labels if labels.order is not None and set(own.names) <= set(labels.names) else own
+    if described.order is None:
         return None
-    ranks = dict(zip(known.names, known.order, strict=True))
+    ranks = dict(zip(described.names, described.order, strict=True))
     return sorted(own.names, key=ranks.__getitem__)

@@ -13,13 +13,13 @@ from labelwise.core.scores import Scores
 class OutlierResult:
     """Figures of detecting outliers among known images."""
 
-    auroc: float  # probability that an outlier has a larger outlier score than a known image
-    fpr95: float  # share of outliers that pass as known where 95 % of the known images do
+    auroc: float  # probability that an outlier scores higher than a known image (AUROC)
+    fpr95: float  # share of outliers accepted if 95 % of known images are accepted
     flagged: float  # share of outliers called unknown by the classifier's own rule
 
 
 def evaluate_outliers(known: Scores, outliers: Scores, *, sign: Sign = "both") -> OutlierResult:
-    """Return the figures from images of known labels and of none; papers rank by the sign ``confidence`` alone."""
+    """Return the figures from known images and outliers; papers rank by the sign ``confidence`` alone."""
     inside, outside = (
         np.asarray(scores.classifier.familiarity.outlier_score(scores, sign)) for scores in (known, outliers)
     )

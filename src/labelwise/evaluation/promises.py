@@ -66,13 +66,13 @@ def measure_promises(
     scores, targets = evaluation[held_out].labelled()
     return PromiseResult(
         images=len(scores),
-        errors=tuple(_errors(scores, targets, _with(ERRORS, max_error))) if coarser else (),
-        lists=() if coverage is None else tuple(_lists(scores, targets, _with(COVERAGES, coverage))),
+        errors=tuple(_errors(scores, targets, _with_value(ERRORS, max_error))) if coarser else (),
+        lists=() if coverage is None else tuple(_lists(scores, targets, _with_value(COVERAGES, coverage))),
     )
 
 
-def _with(usual: tuple[float, ...], more: float | None) -> list[float]:
-    return sorted({*usual, *(() if more is None else (more,))})
+def _with_value(usual: tuple[float, ...], extra: float | None) -> list[float]:
+    return sorted({*usual, *(() if extra is None else (extra,))})
 
 
 def _errors(scores: Scores, targets: Array, promises: list[float]) -> Iterator[ErrorFigures]:
@@ -83,14 +83,14 @@ def _errors(scores: Scores, targets: Array, promises: list[float]) -> Iterator[E
     mistakes, sure, names = map(np.concatenate, zip(*walks, strict=True))
     for promise, limit in zip(promises, limits, strict=True):
         count = (sure > limit).sum(1)
-        answered = ~unknown & (count > 0)
-        above = names[:, -1] - np.take_along_axis(names, np.maximum(count - 1, 0)[:, None], 1)[:, 0]
-        wrong = float((answered & (mistakes > limit)).mean())
+        has_answer = ~unknown & (count > 0)
+        margin = names[:, -1] - np.take_along_axis(names, np.maximum(count - 1, 0)[:, None], 1)[:, 0]
+        wrong = float((has_answer & (mistakes > limit)).mean())
         yield ErrorFigures(
             promise=promise,
             wrong=wrong,
             interval=wilson(wrong, len(scores)),
-            depths=tuple(float((answered & (above == depth)).mean()) for depth in range(len(tree.groups))),
+            depths=tuple(float((has_answer & (margin == depth)).mean()) for depth in range(len(tree.groups))),
             unsure=float((~unknown & (count == 0)).mean()),
             unknown=float(unknown.mean()),
         )
@@ -99,24 +99,24 @@ def _errors(scores: Scores, targets: Array, promises: list[float]) -> Iterator[E
 def _walk(tree: Tree, probabilities: Array, targets: Array) -> tuple[Array, Array, Array]:
     """Return the mistake of each image ``[n]``, and of each step ``[n, T]`` its probability and how many names lead there."""
     steps = tree.steps(probabilities)
-    names = [np.array([len(path) for path in paths])[steps.chosen[:, at]] for at, paths in enumerate(tree.paths)]
+    names = [np.array([len(path) for path in paths])[steps.groups[:, at]] for at, paths in enumerate(tree.paths)]
     return tree.mistakes(probabilities, targets), steps.probabilities, np.stack(names, 1)
 
 
 def _lists(scores: Scores, targets: Array, promises: list[float]) -> Iterator[ListFigures]:
     size: dict[float, list[Array]] = {promise: [] for promise in promises}
-    hit: dict[float, list[Array]] = {promise: [] for promise in promises}
+    hits: dict[float, list[Array]] = {promise: [] for promise in promises}
     for part, truth in zip(scores.parts(), _parts(scores, targets), strict=True):
         for promise in promises:
-            within = part.covering(promise)
-            size[promise].append(within.sum(1))
-            hit[promise].append(within[np.arange(len(part)), truth])
+            in_list = part.covering(promise)
+            size[promise].append(in_list.sum(1))
+            hits[promise].append(in_list[np.arange(len(part)), truth])
     for promise in promises:
-        sizes, covered = np.concatenate(size[promise]), float(np.concatenate(hit[promise]).mean())
+        sizes, coverage = np.concatenate(size[promise]), float(np.concatenate(hits[promise]).mean())
         yield ListFigures(
             promise=promise,
-            covered=covered,
-            interval=wilson(covered, len(scores)),
+            covered=coverage,
+            interval=wilson(coverage, len(scores)),
             size=float(sizes.mean()),
             single=float((sizes == 1).mean()),
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelwise.core.calibration import Sign
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.episodes import EpisodeResult, EpisodeSettings, evaluate_episodes
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import evaluate_multilabel
@@ -56,31 +56,31 @@ def run_protocols(
     The usual protocols run, and those named. Of labels that the classifier does not know, only comparing and learning them can
     be measured, so these protocols run then. ``options`` are options of protocols, by name.
     """
-    wanted = set(names)
-    for name in wanted - set(PROTOCOLS):
+    requested = set(names)
+    for name in requested - set(PROTOCOLS):
         raise UsageError(f'No protocol "{name}".{suggest(name, PROTOCOLS)} Protocols: {listing(PROTOCOLS)}.')
     new = all_new(evaluation)
     records: dict[str, Any] = {}
-    left_out: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for protocol in PROTOCOLS.values():
-        if protocol.name not in wanted and protocol.usual == new:
+        if protocol.name not in requested and protocol.usual == new:
             continue
-        why = protocol.reason(evaluation)
-        if not why:
+        reason = protocol.reason(evaluation)
+        if not reason:
             try:
                 records[protocol.name] = protocol.run(evaluation, **(options or {}).get(protocol.name, {}))
             except (DataError, UnsupportedError, UsageError) as error:
-                why = str(error)
-        if why:
-            left_out[protocol.name] = why
-    return records, left_out
+                reason = str(error)
+        if reason:
+            reasons[protocol.name] = reason
+    return records, reasons
 
 
 def all_new(evaluation: Evaluation) -> bool:
     """Return whether the classifier knows not one label of these images, each of which has one."""
-    used = [] if evaluation.multilabel else [evaluation.labels.names[i] for i in evaluation.split.present]
+    used_names = [] if evaluation.multilabel else [evaluation.labels.names[i] for i in evaluation.split.present]
     classifier = evaluation.classifier
-    return bool(used) and not set(used) & {*classifier.labels.names, *classifier.head.labels.names}
+    return bool(used_names) and not set(used_names) & {*classifier.labels.names, *classifier.head.labels.names}
 
 
 def measure_verification(
@@ -109,7 +109,7 @@ def measure_episodes(
 ) -> list[EpisodeResult]:
     """Return how well new labels are learnt in episodes; without settings from one image and from five, as far as there are enough."""
     if settings:
-        return [evaluate_episodes(evaluation, each) for each in settings]
+        return [evaluate_episodes(evaluation, setting) for setting in settings]
     targets = np.asarray(evaluation.split.targets)
     sizes = np.bincount(targets[targets >= 0])
     results = []

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from labelwise.core.head import Head
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.support.errors import DataError, UsageError
-from labelwise.tasks.similarity import By, all_alike, comparable
+from labelwise.tasks.similarity import By, comparable, similarity_matrix
 
 CHUNK = 2**23  # similarities held at a time
 KS = (1, 2, 4, 8, 16)
@@ -59,9 +59,9 @@ def query_figures(
         same = targets[rows, None] == targets
         same[rows - start, rows] = False
         ask = same.any(1)
-        scores = np.array(all_alike(head, embeddings[rows[ask]], embeddings, by))
+        scores = np.array(similarity_matrix(head, embeddings[rows[ask]], embeddings, by))
         scores[np.arange(len(scores)), rows[ask]] = -np.inf
-        right = _ranked(scores, same[ask])
+        right = _rank_matches(scores, same[ask])
         before.append(right.argmax(1))
         precision.append(_precision_at_r(right))
     if not sum(map(len, before)):
@@ -69,7 +69,7 @@ def query_figures(
     return np.concatenate(before), np.concatenate(precision)
 
 
-def _ranked(scores: NDArray[np.float32], same: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _rank_matches(scores: NDArray[np.float32], same: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return whether the images in order of their scores ``[n, m]`` are right; of equal scores the wrong ones come first."""
     return np.take_along_axis(same, np.lexsort((same, -scores), axis=1), 1)
 
@@ -77,6 +77,6 @@ def _ranked(scores: NDArray[np.float32], same: NDArray[np.bool_]) -> NDArray[np.
 def _precision_at_r(right: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the average precision at R ``[n]`` of ranked answers ``[n, m]``, R being how many are right at all."""
     places = np.arange(1, right.shape[1] + 1)
-    counted = right & (places <= right.sum(1, keepdims=True))
-    precision = counted.cumsum(1) / places
-    return np.asarray((precision * counted).sum(1) / right.sum(1))
+    hits = right & (places <= right.sum(1, keepdims=True))
+    precision = hits.cumsum(1) / places
+    return np.asarray((precision * hits).sum(1) / right.sum(1))

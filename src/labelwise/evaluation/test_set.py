@@ -61,13 +61,13 @@ class TestSet:
                 f"All images of {self.data} were used in training. Measured by leave-one-out on "
                 f"{_count(len(self.split), 'image')}."
             )
-        words = f"{_count(len(self.split), 'image')} of {self.data}, {_which(self.name, self.own_splits)}; left out: "
+        words = f"{_count(len(self.split), 'image')} of {self.data}, {_split_phrase(self.name, self.own_splits)}; left out: "
         reasons = (
             (self.trained_on, "used to train or calibrate"),
             (self.unlabelled, "without a label"),
             (self.undrawn, "not drawn"),
         )
-        words += ", ".join(f"{count} {why}" for count, why in reasons if count) or "none"
+        words += ", ".join(f"{count} {reason}" for count, reason in reasons if count) or "none"
         leaked = int(self.leaked.sum())
         words += f". {leaked} of the measured images were also used to train or calibrate" if leaked else ""
         words += f". {self.doubt}" if self.doubt else ""
@@ -86,7 +86,7 @@ class TestSet:
             "leaked": int(self.leaked.sum()),
             "leave_one_out": self.left_out is not None,
             "left_out": {"trained_on": self.trained_on, "unlabelled": self.unlabelled, "undrawn": self.undrawn},
-            "skipped": [asdict(one) for one in self.skipped],
+            "skipped": [asdict(skip) for skip in self.skipped],
         }
 
     def evaluate(self, classifier: Classifier) -> Evaluation:
@@ -140,22 +140,24 @@ def select_test_sets(
     doubt = f"{NO_HASHES}, so overlap cannot be detected" if any(blind) else ""
     if divided_by_fit and any(a and b for a, b in zip(own, blind, strict=True)):
         name, names, doubt = "test", ("test",), f"{NO_HASHES}, so the images that fit holds out are measured"
-    splits = [_pooled(data, names) for _, data in pairs]
-    leaks = [leaked_rows(classifier, whole.images) for (classifier, _), whole in zip(pairs, splits, strict=True)]
+    splits = [_pool(data, names) for _, data in pairs]
+    leaks = [leaked_rows(classifier, pooled.images) for (classifier, _), pooled in zip(pairs, splits, strict=True)]
     if not doubt and divided_by_fit and any(a and not leak.any() for a, leak in zip(own, leaks, strict=True)):
         doubt = SAME_NAME
     # which images lack the label they need; where several may be true, none of them is an answer, too
     blank = ~np.asarray(splits[0].labelled) & (not splits[0].multilabel and not unknown)
-    measured = ~blank & ~np.any(leaks, 0) if leaves else ~blank
-    rows, unlabelled = np.flatnonzero(measured), int(blank.sum())
-    trained_on = len(measured) - unlabelled - len(rows)
+    usable = ~blank & ~np.any(leaks, 0) if leaves else ~blank
+    rows, unlabelled = np.flatnonzero(usable), int(blank.sum())
+    trained_on = len(usable) - unlabelled - len(rows)
     if not len(rows):
-        answers = [left_out_answers(one, whole, data.labels) for (one, data), whole in zip(pairs, splits, strict=True)]
+        answers = [
+            left_out_answers(one, pooled, data.labels) for (one, data), pooled in zip(pairs, splits, strict=True)
+        ]
         if not (trained_on and leaves and not unlabelled and all(answers)):
             raise DataError(_nothing_left(first, name, trained_on, unlabelled))
         return [
-            _training_images(data, whole, answer)
-            for (_, data), whole, answer in zip(pairs, splits, filter(None, answers), strict=True)
+            _training_images(data, pooled, answer)
+            for (_, data), pooled, answer in zip(pairs, splits, filter(None, answers), strict=True)
         ]
     return [
         TestSet(
@@ -163,7 +165,7 @@ def select_test_sets(
             name=name,
             own_splits=data.own_splits,
             labels=data.labels,
-            split=whole.select(rows),
+            split=pooled.select(rows),
             rows=rows,
             leaked=leak[rows],
             trained_on=trained_on,
@@ -172,18 +174,18 @@ def select_test_sets(
             shape=data.shape or (),
             doubt=doubt,
         )
-        for (_, data), whole, leak in zip(pairs, splits, leaks, strict=True)
+        for (_, data), pooled, leak in zip(pairs, splits, leaks, strict=True)
     ]
 
 
-def _training_images(data: Dataset, whole: Split, answers: LeftOutAnswers) -> TestSet:
+def _training_images(data: Dataset, split: Split, answers: LeftOutAnswers) -> TestSet:
     """Return training images that can be left out as a test set."""
     return TestSet(
         data=data.name,
         name="train",
         own_splits=data.own_splits,
         labels=data.labels,
-        split=whole.select(answers.rows),
+        split=split.select(answers.rows),
         rows=answers.rows,
         leaked=np.zeros(len(answers.rows), bool),
         trained_on=0,
@@ -201,15 +203,15 @@ def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tu
         raise UsageError(f'Splits are {listing(CHOICES)}; given "{split}".{suggest(split, CHOICES)}')
     if split == ALL:
         return ALL, every, False
-    wanted = split or "test"
-    if split is None and not (data.own_splits and (wanted in every or not unknown)):
+    preferred = split or "test"
+    if split is None and not (data.own_splits and (preferred in every or not unknown)):
         return ALL, every, True
-    if wanted not in every:
+    if preferred not in every:
         raise DataError(
-            f'"{data.name}" has no {wanted} split; it has: {listing(every)}. Split it (labelwise data split), or choose '
+            f'"{data.name}" has no {preferred} split; it has: {listing(every)}. Split it (labelwise data split), or choose '
             f"one with --split: {listing((*every, ALL))}."
         )
-    return wanted, (wanted,), wanted == "test"
+    return preferred, (preferred,), preferred == "test"
 
 
 def _readable(pairs: Sequence[tuple[Classifier, Dataset]], names: Sequence[str]) -> list[tuple[Classifier, Dataset]]:
@@ -223,40 +225,40 @@ def _readable(pairs: Sequence[tuple[Classifier, Dataset]], names: Sequence[str])
 
 def _made_from(classifier: Classifier, data: Dataset) -> bool:
     """Return whether a classifier says that it was trained on these data: their name, and as many images as fit takes."""
-    about = classifier.origin.summary.get("training", {})
+    training = classifier.origin.summary.get("training", {})
     train, val, test = (len(data.splits.get(name, ())) for name in SPLITS)
     sizes = (train, train + val, train + val + test)
-    return "test" in data.splits and about.get("data") == data.name and about.get("images") in sizes
+    return "test" in data.splits and training.get("data") == data.name and training.get("images") in sizes
 
 
-def _pooled(data: Dataset, names: Sequence[str]) -> Split:
+def _pool(data: Dataset, names: Sequence[str]) -> Split:
     """Return the images of these splits, one after another."""
     splits = {name: data.splits[name] for name in names}
     whole = pool(replace(data, splits=splits))
-    named = any(split.files for split in splits.values())
-    return whole if named else replace(whole, files=())
+    has_files = any(split.files for split in splits.values())
+    return whole if has_files else replace(whole, files=())
 
 
 def _check_fit(classifier: Classifier, data: Dataset) -> None:
     """Raise an error where a model takes images and the data are features, or the other way round."""
     shape = classifier.shape
     if (len(shape) == 1) != bool(data.features) or (len(shape) == 1 and shape != data.shape):
-        wanted, holds = (
+        expected, holds = (
             f"features of {size[0]} numbers" if len(size) == 1 else f"images {list(size)}"
             for size in (shape, data.shape or ())
         )
-        raise DataError(f'The classifier takes {wanted}, but "{data.name}" has {holds}. Give matching data.')
+        raise DataError(f'The classifier takes {expected}, but "{data.name}" has {holds}. Give matching data.')
 
 
-def _check_same(data: Dataset, other: Dataset) -> None:
+def _check_same(data: Dataset, rival: Dataset) -> None:
     """Raise an error unless two readings of one data set hold the same images in the same order."""
-    for name in {*data.splits, *other.splits}:
-        one, two = data.splits.get(name), other.splits.get(name)
+    for name in {*data.splits, *rival.splits}:
+        first, second = data.splits.get(name), rival.splits.get(name)
         if (
-            one is None
-            or two is None
-            or one.files != two.files
-            or not np.array_equal(np.asarray(one.targets), np.asarray(two.targets))
+            first is None
+            or second is None
+            or first.files != second.files
+            or not np.array_equal(np.asarray(first.targets), np.asarray(second.targets))
         ):
             raise DataError(
                 f'Classifiers must be compared on the same images, but "{data.name}" read at different sizes differs in '
@@ -266,23 +268,23 @@ def _check_same(data: Dataset, other: Dataset) -> None:
 
 def _nothing_left(data: Dataset, name: str, trained_on: int, unlabelled: int) -> str:
     """Return why no image is left to measure, and what to do, in words."""
-    where = f'"{data.name}", {_which(name, data.own_splits)}'
+    place = f'"{data.name}", {_split_phrase(name, data.own_splits)}'
     if not trained_on:
-        return f"{where}: no labelled image to measure. Give images with labels, or another split."
+        return f"{place}: no labelled image to measure. Give images with labels, or another split."
     also = f", and {unlabelled} without a label" if unlabelled else ""
     return (
-        f"{where}: no image is left to measure: {trained_on} were used to train or calibrate{also}. Give other "
+        f"{place}: no image is left to measure: {trained_on} were used to train or calibrate{also}. Give other "
         "images, or cross-validate: labelwise evaluate MODEL DATA --folds 5. To measure them anyway, with "
         "figures that are too optimistic: --split all."
     )
 
 
-def _which(name: str, own_splits: bool) -> str:
+def _split_phrase(name: str, own_splits: bool) -> str:
     """Return which images of the data are meant, in words."""
     if own_splits:
         return "all splits" if name == ALL else f"{name} split"
     return "without splits" if name == ALL else f"the {name} split that fit makes"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -38,8 +38,8 @@ def left_out_answers(classifier: Classifier, split: Split, labels: Labels) -> Le
     head, record = classifier.head, classifier.origin.method
     if classifier.origin.summary.get("labels_by"):  # no person chose the labels: agreement with them is no accuracy
         return None
-    trained = isinstance(head, DiscriminantHead) and head.descriptions is None and record is not None
-    if not trained or split.multilabel or "leave_one_out" not in classifier.origin.summary:
+    is_fitted = isinstance(head, DiscriminantHead) and head.descriptions is None and record is not None
+    if not is_fitted or split.multilabel or "leave_one_out" not in classifier.origin.summary:
         return None
     assert isinstance(head, DiscriminantHead)
     assert record is not None
@@ -55,20 +55,20 @@ def left_out_answers(classifier: Classifier, split: Split, labels: Labels) -> Le
     part = Split(images=part.images, targets=places[part.targets], groups=part.groups, weights=part.weights)
     merged, values, repeats = merge_repeats(part, features.values)
     try:
-        fitted, _ = solve(values, merged, head.labels, method)
+        solution, _ = solve(values, merged, head.labels, method)
     except DataError:  # a table of shares or costs is gone
         return None
-    if not _alike(fitted.head.embed_labels(head.labels), classifier.label_embeddings):
+    if not _nearly_equal(solution.head.embed_labels(head.labels), classifier.label_embeddings):
         return None
-    left = fitted.leave_one_out()
+    estimate = solution.leave_one_out()
     place = np.full(len(merged), -1)
-    place[left.rows[left.usable]] = np.flatnonzero(left.usable)
+    place[estimate.rows[estimate.usable]] = np.flatnonzero(estimate.usable)
     some = np.flatnonzero(place[repeats] >= 0)
-    scores = left_out_scores(classifier, fitted.embeddings, left)[place[repeats[some]]]
+    scores = left_out_scores(classifier, solution.embeddings, estimate)[place[repeats[some]]]
     rows = np.asarray(features.rows)[some]
     return LeftOutAnswers(counted[rows], replace(scores, images=split.images.select(rows))) if len(some) else None
 
 
-def _alike(one: Array, other: Array) -> bool:
+def _nearly_equal(first: Array, second: Array) -> bool:
     """Return whether two arrays are the same but for rounding."""
-    return one.shape == other.shape and float(abs(one - other).max()) <= TOLERANCE * float(abs(other).max())
+    return first.shape == second.shape and float(abs(first - second).max()) <= TOLERANCE * float(abs(second).max())

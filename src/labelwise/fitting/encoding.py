@@ -59,9 +59,9 @@ def write_features(dataset: Dataset, path: str | Path) -> None:
     file = Path(path)
     if not dataset.features:
         raise DataError(f'"{dataset.name}" holds images of shape {dataset.shape}, not features. Encode it first.')
-    without = sum(int((~split.labelled).sum()) for split in dataset.splits.values() if not split.multilabel)
-    if without:
-        raise DataError(f'{without} images of "{dataset.name}" have no label. Leave them out.')
+    unlabelled = sum(int((~split.labelled).sum()) for split in dataset.splits.values() if not split.multilabel)
+    if unlabelled:
+        raise DataError(f'{unlabelled} images of "{dataset.name}" have no label. Leave them out.')
     check_features_file(file)
     columns = _columns(dataset)
     write_by(file, lambda stream: np.savez(stream, allow_pickle=False, **columns))
@@ -86,9 +86,9 @@ def _columns(dataset: Dataset) -> dict[str, Array]:
         "classes": np.array(dataset.labels.names),
     }
     if dataset.own_splits:
-        named = {"val": "val" if dataset.own_val else "train"}
+        split_names = {"val": "val" if dataset.own_val else "train"}
         columns["split"] = np.array(
-            [named.get(name, name) for name, split in splits.items() for _ in range(len(split))]
+            [split_names.get(name, name) for name, split in splits.items() for _ in range(len(split))]
         )
     if any(group for split in parts for group in split.groups):
         columns["groups"] = np.array([group for split in parts for group in split.groups or [""] * len(split)])
@@ -105,20 +105,20 @@ def fit_on_features(data: Dataset, method: Method, run: Run, fit: Fit) -> Classi
     if any(getattr(method, name, None) is not None for name in TRAINS):
         encoder_of(method).build((), method.view)  # raises the error that it cannot be trained
     encoder = encoder_of(method).open_encoder(method.view)
-    known: Any = {"encoder": EncoderSettings(), "view": WHOLE}  # every method with an encoder has both
-    plain: Method = replace(method, **known)
-    fitted = fit(_encoded(data.below_home(), encoder, run), plain, run)
-    if not isinstance(fitted.encoder, Precomputed):
+    overrides: Any = {"encoder": EncoderSettings(), "view": WHOLE}  # every method with an encoder has both
+    plain: Method = replace(method, **overrides)
+    classifier = fit(_encode_dataset(data.below_home(), encoder, run), plain, run)
+    if not isinstance(classifier.encoder, Precomputed):
         raise UnsupportedError(
             f"Method {method.name} with these settings trains layers of its own on the features of {encoder.name}, and such a "
             "classifier cannot be saved. Leave out encoder.code_size, or use method discriminant."
         )
-    origin = replace(fitted.origin, method=MethodRecord.of(method), training=None)
+    origin = replace(classifier.origin, method=MethodRecord.of(method), training=None)
     origin = replace(origin, summary={**origin.summary, "encoder_runtime": encoder.runtime})
-    return replace(fitted, encoder=encoder, origin=origin)
+    return replace(classifier, encoder=encoder, origin=origin)
 
 
-def _encoded(data: Dataset, encoder: Encoder, run: Run) -> Dataset:
+def _encode_dataset(data: Dataset, encoder: Encoder, run: Run) -> Dataset:
     """Return data with features instead of training images; unreadable images are left out and reported."""
     splits, skipped = {}, data.skipped
     for name in ("train", "val"):

@@ -18,7 +18,7 @@ from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, draw_pairs, verifier_of
 
 if TYPE_CHECKING:
-    from labelwise.train.data import TensorSplit
+    from labelwise.train.train_data import TensorSplit
 
 MOST_CONFUSED = 3  # pairs of labels
 MOST_SUSPICIOUS = 10  # images
@@ -206,7 +206,7 @@ def _with_prior(classifier: Classifier, left: LeaveOneOut, known: _Known, wish: 
     values = np.full(len(classifier.labels), prior.values.mean())
     values[:trained] = prior.values
     calibration = classifier.calibration.with_prior(values) if prior.values.any() else classifier.calibration
-    summary = {**classifier.origin.summary, "prior": prior.about(classifier.labels.names[:trained])}
+    summary = {**classifier.origin.summary, "prior": prior.summary(classifier.labels.names[:trained])}
     return replace(classifier, calibration=calibration, origin=replace(classifier.origin, summary=summary))
 
 

@@ -59,7 +59,7 @@ class Prior:
     kind: str  # data or stated
     exponent: float  # tau
 
-    def about(self, names: tuple[str, ...]) -> dict[str, Any]:
+    def summary(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Return the record that a classifier keeps: the offset of each label."""
         return {
             "kind": self.kind,
@@ -69,7 +69,7 @@ class Prior:
 
 
 def choose_prior(
-    scores: Array, targets: Array, counts: Array, wish: PriorWish = DATA, weights: Array | None = None
+    scores: Array, targets: Array, counts: Array, request: PriorWish = DATA, weights: Array | None = None
 ) -> Prior:
     """Choose the prior that maximises the leave-one-out likelihood.
 
@@ -77,40 +77,40 @@ def choose_prior(
         scores: leave-one-out scores ``[n, k]``.
         targets: their labels ``[n]``.
         counts: training images of each label ``[k]``.
-        wish: the prior requested by the user.
+        request: the prior requested by the user.
         weights: of images ``[n]``; None: equal.
     """
-    trained = (counts + 1) / (counts.sum() + len(counts))
+    train_shares = (counts + 1) / (counts.sum() + len(counts))
     # a label of share 0 stays possible
-    shares = trained if wish.shares is None else np.maximum(wish.shares, 0.5 * trained.min())
-    counted = (shares / trained)[targets] * (1.0 if weights is None else weights)
+    shares = train_shares if request.shares is None else np.maximum(request.shares, 0.5 * train_shares.min())
+    weights_by_share = (shares / train_shares)[targets] * (1.0 if weights is None else weights)
     shift = np.log(shares) - np.log(shares).mean()
     trials = []
     for exponent in EXPONENTS:
-        temperature = fit_temperature(scores, targets, counted, exponent * shift)
+        temperature = fit_temperature(scores, targets, weights_by_share, exponent * shift)
         likely = softmax(scores.astype(np.float64) / temperature + exponent * shift)[np.arange(len(targets)), targets]
-        loss = float(np.average(-np.log(np.maximum(likely, 1e-12)), weights=counted))
+        loss = float(np.average(-np.log(np.maximum(likely, 1e-12)), weights=weights_by_share))
         trials.append((round(loss, 4), exponent, temperature))  # among ties, the smallest, whatever the rounding
     _, exponent, temperature = min(trials)
-    values = exponent * shift + (0.0 if wish.costs is None else np.log(np.maximum(wish.costs, 1e-12)))
-    return Prior(values=temperature * values, kind="data" if wish.shares is None else "stated", exponent=exponent)
+    values = exponent * shift + (0.0 if request.costs is None else np.log(np.maximum(request.costs, 1e-12)))
+    return Prior(values=temperature * values, kind="data" if request.shares is None else "stated", exponent=exponent)
 
 
 def read_numbers(file: str | Path, labels: Labels, column: str) -> Array:
     """Read a number for each label ``[k]`` from a table with the columns label and ``column``, such as share or cost."""
     numbers: dict[str, float] = {}
-    for place, row in read_fields(Path(file), "label", column, what=f"table of {column}s"):
-        name, where = row["label"].strip(), f'Row {place} of "{file}"'
+    for place, row in read_fields(Path(file), "label", column, noun=f"table of {column}s"):
+        name, place_in_file = row["label"].strip(), f'Row {place} of "{file}"'
         if name not in labels.names:
             raise DataError(
-                f'{where}: there is no label "{name}".{suggest(name, labels.names)} Labels: {listing(labels.names)}.'
+                f'{place_in_file}: there is no label "{name}".{suggest(name, labels.names)} Labels: {listing(labels.names)}.'
             )
         try:
             numbers[name] = float(row[column])
         except ValueError:
             numbers[name] = np.nan
         if not (np.isfinite(numbers[name]) and numbers[name] >= 0):
-            raise DataError(f'{where}: a {column} is a number of at least 0; given "{row[column]}".')
+            raise DataError(f'{place_in_file}: a {column} is a number of at least 0; given "{row[column]}".')
     if missing := [name for name in labels.names if name not in numbers]:
         raise DataError(f'"{file}" has no row for: {listing(missing)}. Give every label a {column}.')
     values = np.array([numbers[name] for name in labels.names])

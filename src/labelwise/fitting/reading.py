@@ -9,11 +9,11 @@ from labelwise.images.dataset import Dataset, Split
 from labelwise.images.images import ArrayImages, FeatureRows, Skipped, skipped_lines
 from labelwise.images.sources.build import readable
 from labelwise.images.view import Fit
-from labelwise.train.data import EncodedImages
 from labelwise.train.method import Method, Run
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import encode_images
 from labelwise.train.pixels import readable_pixels
+from labelwise.train.train_data import EncodedImages
 
 
 def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> Dataset:
@@ -22,8 +22,8 @@ def read_for(method: Method, data: Dataset, run: Run, device: torch.device) -> D
     data = readable(data, ("train", "val"), shape)
     encoder = encoder_of(method)
     trains = getattr(method, "adversarial", None) is not None or getattr(method, "tune", None) is not None
-    frozen = encoder.frozen and len(shape) == 3 and not trains
-    network = encoder.build(shape, method.view).to(device) if frozen else None
+    is_frozen = encoder.frozen and len(shape) == 3 and not trains
+    network = encoder.build(shape, method.view).to(device) if is_frozen else None
     if network is not None and not network.fixed:  # its features depend on all training images
         network = None
     splits, before = dict(data.splits), len(data.skipped)
@@ -44,10 +44,10 @@ def _read(
     if isinstance(split.images, EncodedImages | FeatureRows) or not len(split):
         return split, ()
     if network is not None:
-        known = encode_images(network, split.images)
-        split = split.select(known.rows)
-        features = torch.from_numpy(known.values).to(network.mean.device)
-        return replace(split, images=EncodedImages(split.images, features, shape)), known.skipped
+        encoded = encode_images(network, split.images)
+        split = split.select(encoded.rows)
+        features = torch.from_numpy(encoded.values).to(network.mean.device)
+        return replace(split, images=EncodedImages(split.images, features, shape)), encoded.skipped
     values, skipped = readable_pixels(split.images, shape, fit)
     split = split.select([row for row in range(len(split)) if row not in skipped])
     if isinstance(split.images, ArrayImages) and split.images.shape == shape:

@@ -27,8 +27,8 @@ def training_state(model: LabelModel) -> KnownState:
 
 def training_tensors(model: LabelModel) -> Tensors:
     """Return the state of a model, without the published weights of a frozen encoder."""
-    left_out = "encoder.backbone." if published(model) else "-"
-    return {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(left_out)}
+    prefix = "encoder.backbone." if published(model) else "-"
+    return {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(prefix)}
 
 
 def published(model: LabelModel) -> bool:
@@ -55,14 +55,14 @@ def model_of(classifier: Classifier, device: str | torch.device = "cpu") -> Labe
 
 def on_device(classifier: Classifier, device: str | torch.device) -> Classifier:
     """Return the classifier with its encoder in torch on a device: that of its model, or one with published weights."""
-    shared = classifier.encoder
-    if isinstance(shared, Precomputed):
+    encoder = classifier.encoder
+    if isinstance(encoder, Precomputed):
         return classifier
-    if not isinstance(shared, OnnxEncoder) or shared.reference is None:
+    if not isinstance(encoder, OnnxEncoder) or encoder.reference is None:
         return replace(classifier, encoder=model_of(classifier, device).export_encoder())
-    if shared.name not in VARIANTS:
-        raise UnsupportedError(f"{shared.name} is an ONNX file, which runs on the CPU. Leave out the device.")
-    network = Encoder(backbone=shared.name, frozen=True).build(shared.shape, shared.reference)
+    if encoder.name not in VARIANTS:
+        raise UnsupportedError(f"{encoder.name} is an ONNX file, which runs on the CPU. Leave out the device.")
+    network = Encoder(backbone=encoder.name, frozen=True).build(encoder.shape, encoder.reference)
     return replace(classifier, encoder=TorchEncoder(network.to(device)))
 
 

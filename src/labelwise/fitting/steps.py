@@ -17,15 +17,15 @@ from labelwise.images.dataset import Array, Dataset
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.support.rows import draw_rows
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel
+from labelwise.train.train_data import TrainData
 
 
 def train_on(part: TrainData, data: Dataset, method: Method, run: Run) -> tuple[LabelModel, dict[str, Any]]:
     """Return the model trained on a part of a data set, and a summary; the log starts with the skipped files."""
-    notes = tuple({"skipped": one.file, "reason": one.reason} for one in data.skipped)
+    notes = tuple({"skipped": skip.file, "reason": skip.reason} for skip in data.skipped)
     model, summary = train(method, part, replace(run, notes=notes))
     return model, {"data": data.name, "images": len(part.train), "skipped": len(notes), **summary}
 
@@ -50,7 +50,7 @@ class Trained:
         """Return the embeddings ``[n, d]`` of images, or of their features."""
         return self.head.embed(self.model.head_features(images).cpu().numpy())
 
-    def bound(self, labels: Labels) -> Classifier:
+    def bind(self, labels: Labels) -> Classifier:
         """Return the uncalibrated classifier of these labels."""
         return bind(self.head, self.encoder, labels)
 
@@ -58,16 +58,16 @@ class Trained:
 def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: LabelModel) -> Origin:
     """Return the origin of a classifier: method, images, summary, and the runtime of a frozen encoder."""
     encoder = model.export_encoder()
-    frozen = getattr(encoder, "cacheable", True)
-    summary |= {"encoder_runtime": encoder.runtime} if frozen else {}
+    cacheable = getattr(encoder, "cacheable", True)
+    summary |= {"encoder_runtime": encoder.runtime} if cacheable else {}
     summary |= {"tuning": about_trials(model.trials)} if isinstance(model, DiscriminantModel) and model.trials else {}
     origin = Origin(method=MethodRecord.of(method), summary=summary, training=training_state(model))
     return origin.with_images(part.train.source).with_images(part.val.source)
 
 
-def remembering(classifier: Classifier, trained: Trained, images: Tensor) -> Classifier:
+def with_memory(classifier: Classifier, training: Trained, images: Tensor) -> Classifier:
     """Return the classifier with these training images among the familiar ones; a sample if there are many."""
-    known = trained.model.prepare(images)
+    known = training.model.prepare(images)
     some = torch.from_numpy(draw_rows(len(known), MEMORY))
-    embeddings = trained.embeddings(known if len(some) == len(known) else known[some])
+    embeddings = training.embeddings(known if len(some) == len(known) else known[some])
     return replace(classifier, familiarity=classifier.familiarity.remember(embeddings))

@@ -19,7 +19,7 @@ from labelwise.fitting.closed_form import solve
 from labelwise.fitting.estimate import calibrate_by_leave_one_out, left_out_scores
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.split.divide import pool
-from labelwise.images.split.lookalikes import LIKENESS, alike, fingerprints
+from labelwise.images.split.lookalikes import LIKENESS, fingerprints, similar_pairs
 from labelwise.methods.discriminant.method import Discriminant
 from labelwise.support.errors import DataError
 
@@ -37,7 +37,7 @@ class Suspect:
     probability: float  # leave-one-out probability of the suggested label, or similarity to the duplicate
     reason: str  # "label", "copy" (the same file content), "lookalike", "ambiguous" (two labels) or "odd" (unlike all)
     other: str = ""  # the earlier image that it duplicates
-    other_label: str = ""  # of that image
+    other_label: str = ""  # the label of that image
     row: int = 0  # its position among all images, in the order train, val, test
 
     @property
@@ -64,12 +64,12 @@ def suspects(data: Dataset, *, likeness: float = LIKENESS) -> list[Suspect]:
     """
     if data.multilabel:
         raise DataError(f'Several labels may be true of an image of "{data.name}". Suspects need one label per image.')
-    whole = pool(data)
-    labelled = np.flatnonzero(whole.labelled)
-    features, rows, encoder = _features(whole.select(labelled))
+    split = pool(data)
+    labelled = np.flatnonzero(split.labelled)
+    features, rows, encoder = _features(split.select(labelled))
     rows = labelled[rows]
-    doubtful, others = _judged(data, whole, features, rows, encoder)
-    return [*doubtful, *_duplicates(data, whole, likeness), *others]
+    doubtful, lookalikes = _judge(data, split, features, rows, encoder)
+    return [*doubtful, *_duplicates(data, split, likeness), *lookalikes]
 
 
 def _features(split: Split) -> tuple[Array, Array, Encoder]:
@@ -78,84 +78,84 @@ def _features(split: Split) -> tuple[Array, Array, Encoder]:
         values = split.images.read(np.arange(len(split)), split.shape)
         return np.asarray(values, np.float32), np.arange(len(split)), Precomputed(split.shape[0])
     encoder = open_encoder(encoder_name(len(split)))
-    known = encode(encoder, split.images)
-    return known.values, np.asarray(known.rows), encoder
+    features = encode(encoder, split.images)
+    return features.values, np.asarray(features.rows), encoder
 
 
-def _judged(
-    data: Dataset, whole: Split, features: Array, rows: Array, encoder: Encoder
+def _judge(
+    data: Dataset, split: Split, features: Array, rows: Array, encoder: Encoder
 ) -> tuple[list[Suspect], list[Suspect]]:
     """Return the images that look like another label, most doubtful first, and the ambiguous or odd ones."""
-    present, targets = np.unique(whole.targets[rows], return_inverse=True)
+    present, targets = np.unique(split.targets[rows], return_inverse=True)
     names = tuple(data.labels.names[place] for place in present)
     if len(names) < 2:
         raise DataError(f'"{data.name}" has images of only one label. Suspects need at least two labels.')
     labels = replace(data.labels.select(names), shares=None)
-    part = Split(images=whole.images.select(rows), targets=targets)
-    fitted, wish = solve(features, part, labels, Discriminant())  # as ``fit`` does
-    embeddings = fitted.head.embed(features)
-    classifier = calibrate_by_leave_one_out(bind(fitted.head, encoder, labels), fitted, part, embeddings, wish)
-    left = fitted.leave_one_out()
-    scores = left_out_scores(classifier, embeddings, left)
-    chances = scores.probabilities[left.usable].copy()
-    odd, strange = scores.unknown[left.usable], scores.outlier_score[left.usable]
-    places = left.rows[left.usable]
-    here, own = np.arange(len(places)), targets[places]
-    known = chances[here, own]
-    chances[here, own] = 0
-    others, best = chances.argmax(1), chances.max(1)
+    part = Split(images=split.images.select(rows), targets=targets)
+    solution, request = solve(features, part, labels, Discriminant())  # as ``fit`` does
+    embeddings = solution.head.embed(features)
+    classifier = calibrate_by_leave_one_out(bind(solution.head, encoder, labels), solution, part, embeddings, request)
+    estimate = solution.leave_one_out()
+    scores = left_out_scores(classifier, embeddings, estimate)
+    chances = scores.probabilities[estimate.usable].copy()
+    odd, strange = scores.unknown[estimate.usable], scores.outlier_score[estimate.usable]
+    places = estimate.rows[estimate.usable]
+    rows_here, own = np.arange(len(places)), targets[places]
+    own_chance = chances[rows_here, own]
+    chances[rows_here, own] = 0
+    rivals, best = chances.argmax(1), chances.max(1)
 
     def suspect(i: int, reason: str) -> Suspect:
-        row, suggested = int(rows[places[i]]), names[own[i] if reason == "odd" else others[i]]
-        value = round(float(best[i] if reason != "odd" else known[i]), 4)
+        row, suggested = int(rows[places[i]]), names[own[i] if reason == "odd" else rivals[i]]
+        value = round(float(best[i] if reason != "odd" else own_chance[i]), 4)
         return Suspect(
-            file=whole.files[row], label=names[own[i]], suggested=suggested, probability=value, reason=reason, row=row
+            file=split.files[row], label=names[own[i]], suggested=suggested, probability=value, reason=reason, row=row
         )
 
     # by the probability of the own label: margins and confident learning find fewer wrong labels (docs/results/label.md)
-    doubtful = [suspect(i, "label") for i in known.argsort(kind="stable").tolist() if best[i] >= DOUBTFUL]
+    doubtful = [suspect(i, "label") for i in own_chance.argsort(kind="stable").tolist() if best[i] >= DOUBTFUL]
     close = (best >= AMBIGUOUS) & (best < DOUBTFUL) & ~odd
-    alone = odd & (best < DOUBTFUL)
+    is_odd = odd & (best < DOUBTFUL)
     return doubtful, [
         *(suspect(i, "ambiguous") for i in (-best).argsort(kind="stable").tolist() if close[i]),
-        *(suspect(i, "odd") for i in (-strange).argsort(kind="stable").tolist() if alone[i]),
+        *(suspect(i, "odd") for i in (-strange).argsort(kind="stable").tolist() if is_odd[i]),
     ]
 
 
-def _duplicates(data: Dataset, whole: Split, likeness: float) -> list[Suspect]:
+def _duplicates(data: Dataset, split: Split, likeness: float) -> list[Suspect]:
     """Return duplicates of earlier images, by content or by looks; those with another label first."""
     first: dict[bytes, int] = {}
     copies = {
-        row: first[digest] for row, digest in enumerate(whole.images.digests()) if first.setdefault(digest, row) != row
+        row: first[digest] for row, digest in enumerate(split.images.digests()) if first.setdefault(digest, row) != row
     }
-    near = {} if whole.shape is not None and len(whole.shape) == 1 else _lookalikes(whole, likeness, set(copies))
-    words = whole.words(data.labels.names)
-    pairs = [(row, other, 1.0, "copy") for row, other in copies.items()]
-    pairs += [(row, other, value, "lookalike") for row, (other, value) in near.items()]
-    twins = [_twin(whole.files, words, *pair) for pair in pairs]
+    near = {} if split.shape is not None and len(split.shape) == 1 else _lookalikes(split, likeness, set(copies))
+    words = split.words(data.labels.names)
+    pairs = [(row, copy, 1.0, "copy") for row, copy in copies.items()]
+    pairs += [(row, copy, value, "lookalike") for row, (copy, value) in near.items()]
+    twins = [_twin(split.files, words, *pair) for pair in pairs]
     return sorted(twins, key=lambda one: (not one.doubtful, one.reason, -one.probability, one.row))
 
 
-def _twin(files: Sequence[str], words: Sequence[str], row: int, other: int, value: float, reason: str) -> Suspect:
+def _twin(files: Sequence[str], words: Sequence[str], row: int, copy: int, value: float, reason: str) -> Suspect:
     return Suspect(
         file=files[row],
         label=words[row],
         suggested=words[row],
         probability=round(value, 4),
         reason=reason,
-        other=files[other],
-        other_label=words[other],
+        other=files[copy],
+        other_label=words[copy],
         row=row,
     )
 
 
-def _lookalikes(whole: Split, likeness: float, copies: set[int]) -> dict[int, tuple[int, float]]:
+def _lookalikes(split: Split, likeness: float, copies: set[int]) -> dict[int, tuple[int, float]]:
     """Return the most similar earlier image of each lookalike, and their similarity."""
-    prints, _ = fingerprints(whole.images)
+    prints, _ = fingerprints(split.images)
     best: dict[int, tuple[int, float]] = {}
-    for first, second, values in alike(prints, likeness):
-        for one, other, value in zip(first.tolist(), second.tolist(), values.tolist(), strict=True):
-            early, late = min(one, other), max(one, other)
+    for first, second, values in similar_pairs(prints, likeness):
+        for row, copy, value in zip(first.tolist(), second.tolist(), values.tolist(), strict=True):
+            early, late = min(row, copy), max(row, copy)
             if not copies & {early, late} and value > best.get(late, (0, 0.0))[1]:
                 best[late] = (early, min(float(value), 1.0))
     return best

@@ -1,4 +1,4 @@
-"""Encode a data set by a torch backbone: on a GPU, by weights that ``pretrain`` wrote, or by a network that has no ONNX file."""
+"""Encode a data set by a torch backbone: on a GPU, with weights from ``pretrain``, or without an ONNX form."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from labelwise.train.networks.torch_encoder import encode_images
 
 
 def encode_dataset(dataset: Dataset, encoder: Encoder, device: str = "auto") -> Dataset:
-    """Return the same data with the features ``[n, d]`` of each image in place of its pixels, float32 on the CPU.
+    """Return the data with features ``[n, d]`` instead of pixels, float32 on the CPU.
 
     The encoder, a backbone with weights, is not trained; its "auto" is "efficientnet_lite0". The device is auto, cpu or cuda.
     """

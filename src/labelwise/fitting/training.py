@@ -11,11 +11,11 @@ from labelwise.core.classifier import Classifier
 from labelwise.core.head import JoinsKnowledge, NamesClusters, cannot
 from labelwise.fitting.choice import shape_for
 from labelwise.fitting.closed_form import FrozenNetwork, fit_closed_form
-from labelwise.fitting.division import labels_to_train, of_labels, set_aside, train_on_all, validation
+from labelwise.fitting.division import labels_to_train, of_labels, split_rows, train_on_all, validation
 from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.reading import read_for
 from labelwise.fitting.rebuild import training_state
-from labelwise.fitting.steps import Trained, origin_of, remembering, train_on
+from labelwise.fitting.steps import Trained, origin_of, train_on, with_memory
 from labelwise.fitting.tuning import before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.images.dataset import Dataset, Split
@@ -27,12 +27,12 @@ from labelwise.methods.shared.linear import StartedModel
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.tasks.calibrate import calibrate
 from labelwise.tasks.verify import can_verify, fit_verifier
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import choose_device, process_group
 from labelwise.train.exactness import exact
 from labelwise.train.method import Method, Run
 from labelwise.train.model import Spec
 from labelwise.train.networks.torch_encoder import encode_images
+from labelwise.train.train_data import TensorSplit, TrainData
 
 FEWEST = 3  # images of a label: one each for training, validation and test
 ENOUGH = 10  # images of each label from which training is useful
@@ -54,9 +54,9 @@ def train_classifier(data: Dataset, method: Method, run: Run) -> Classifier:
 def check_enough(data: Dataset, method: Method) -> None:
     """Raise an error if a method needs held-out images for calibration and labels have too few images."""
     labels = data.labels
-    described = labels.texts is not None or labels.vectors is not None
+    has_descriptions = labels.texts is not None or labels.vectors is not None
     if (
-        described
+        has_descriptions
         or (data.own_splits and "val" in data.splits)
         or data.multilabel
         or not method.holds_out
@@ -69,8 +69,8 @@ def check_enough(data: Dataset, method: Method) -> None:
     if len(counts) < 2 or len(large) >= 2:
         return
     smallest = sorted(counts.items(), key=lambda pair: pair[1])
-    other = listing((kind for kind, cls in METHODS.items() if cls.leaves_out), 3)
-    way = f" Or use method {other}, which takes one image of a label." if other else ""
+    alternatives = listing((kind for kind, cls in METHODS.items() if cls.leaves_out), 3)
+    way = f" Or use method {alternatives}, which takes one image of a label." if alternatives else ""
     raise DataError(
         f'"{data.name}" has too few images: {listing((f"{label} {count}" for label, count in smallest), 6)}. '
         f"Method {method.name} needs {FEWEST} of at least two labels, since some are held out to calibrate it, and about "
@@ -89,27 +89,31 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     part = training_data(data, run.seed, hold_out=method.holds_out)
     for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
         require(part.labels, piece, f"Method {method.name}")
-    model, about = train_on(part, data, method, run)
-    trained = Trained.of(model)
-    joins = isinstance(trained.head, JoinsKnowledge) and trained.head.reads_descriptions
+    model, summary = train_on(part, data, method, run)
+    training = Trained.of(model)
+    joins = isinstance(training.head, JoinsKnowledge) and training.head.reads_descriptions
     labels = part.known if joins else part.labels
-    bound = remembering(trained.bound(labels), trained, part.train.images)
+    classifier = with_memory(training.bind(labels), training, part.train.images)
     unseen = np.arange(len(labels)) >= len(part.labels)
-    bound = replace(bound, calibration=replace(bound.calibration, multilabel=data.multilabel, unseen=unseen))
-    scores, targets = bound.scores_of(trained.embeddings(part.val.images)), part.val.targets
+    classifier = replace(
+        classifier, calibration=replace(classifier.calibration, multilabel=data.multilabel, unseen=unseen)
+    )
+    scores, targets = classifier.scores_of(training.embeddings(part.val.images)), part.val.targets
     if len(part.val):
-        about |= {"validation_images": len(part.val), **merit(scores, part.val)}
-    bound = replace(bound, origin=origin_of(method, part, {"training": about}, model))
-    done = estimate_on_validation(calibrate(scores.of(bound), targets), scores, part.val)
+        summary |= {"validation_images": len(part.val), **merit(scores, part.val)}
+    classifier = replace(classifier, origin=origin_of(method, part, {"training": summary}, model))
+    calibrated = estimate_on_validation(calibrate(scores.of(classifier), targets), scores, part.val)
     if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
-        done = fit_verifier(scores.of(done), targets)
+        calibrated = fit_verifier(scores.of(calibrated), targets)
     if len(validation(data)) or not (isinstance(model, StartedModel) and model.started):
-        return done
+        return calibrated
     images = torch.cat([model.prepare(split.images) for split in (part.train, part.val)])
     model.complete(images, torch.cat([part.train.targets, part.val.targets]), (*part.train.groups, *part.val.groups))
-    again = Trained.of(model)
-    origin = replace(done.origin, training=training_state(model))
-    return replace(done, head=again.head, label_embeddings=again.head.embed_labels(part.labels), origin=origin)
+    retrained = Trained.of(model)
+    origin = replace(calibrated.origin, training=training_state(model))
+    return replace(
+        calibrated, head=retrained.head, label_embeddings=retrained.head.embed_labels(part.labels), origin=origin
+    )
 
 
 def _frozen_network(data: Dataset, method: Discriminant, device: torch.device) -> FrozenNetwork:
@@ -127,13 +131,15 @@ def _fit_tuned(data: Dataset, method: Discriminant, run: Run, device: torch.devi
     if run.tell is not None:
         for line in before_tuning(device.type, len(data.split("train")) / max(1, len(data.labels))):
             run.tell(line)
-    tuned = _fit(data, method, run)
-    about = tuned.origin.summary["tuning"]
-    if about["rate"] is not None:
-        return tuned
+    trained = _fit(data, method, run)
+    tuning = trained.origin.summary["tuning"]
+    if tuning["rate"] is not None:
+        return trained
     plain = replace(method, tune=None)
-    frozen = fit_closed_form(data, plain, run, _frozen_network(data, plain, device))
-    return replace(frozen, origin=replace(frozen.origin, summary={**frozen.origin.summary, "tuning": about}))
+    closed_form = fit_closed_form(data, plain, run, _frozen_network(data, plain, device))
+    return replace(
+        closed_form, origin=replace(closed_form.origin, summary={**closed_form.origin.summary, "tuning": tuning})
+    )
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
@@ -141,19 +147,21 @@ def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:
 
     Probabilities say how many of the model's restarts agree. All may be wrong in the same way, which no unlabelled image shows.
     """
-    whole, held = _without_targets(data.split("train")), _without_targets(validation(data))
-    if not len(held):
-        whole, held = set_aside(whole, whole.targets + 1, VAL_SHARE, run.seed)
-    part = TrainData(train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=data.labels)
-    model, about = train_on(part, data, method, run)
-    trained = Trained.of(model)
-    if not isinstance(trained.head, NamesClusters):
-        raise cannot(trained.head, f"be calibrated: method {method.name} reads no label, and it has no second opinions")
-    origin = origin_of(method, part, {"training": about, **getattr(model, "about", dict)()}, model)
-    bound = remembering(replace(trained.bound(data.labels), origin=origin), trained, part.train.images)
-    embeddings = trained.embeddings(part.val.images)
-    opinions = trained.head.second_opinions(embeddings)
-    return calibrate(bound.scores_of(np.tile(embeddings, (len(opinions), 1))), opinions.ravel())
+    train_part, validation_part = _without_targets(data.split("train")), _without_targets(validation(data))
+    if not len(validation_part):
+        train_part, validation_part = split_rows(train_part, train_part.targets + 1, VAL_SHARE, run.seed)
+    part = TrainData(train=TensorSplit.of(train_part), val=TensorSplit.of(validation_part), labels=data.labels)
+    model, summary = train_on(part, data, method, run)
+    training = Trained.of(model)
+    if not isinstance(training.head, NamesClusters):
+        raise cannot(
+            training.head, f"be calibrated: method {method.name} reads no label, and it has no second opinions"
+        )
+    origin = origin_of(method, part, {"training": summary, **getattr(model, "about", dict)()}, model)
+    classifier = with_memory(replace(training.bind(data.labels), origin=origin), training, part.train.images)
+    embeddings = training.embeddings(part.val.images)
+    opinions = training.head.second_opinions(embeddings)
+    return calibrate(classifier.scores_of(np.tile(embeddings, (len(opinions), 1))), opinions.ravel())
 
 
 def _without_targets(split: Split) -> Split:
@@ -167,13 +175,17 @@ def training_data(data: Dataset, seed: int = 0, *, hold_out: bool = True) -> Tra
     Labels without a training image are unseen: their descriptions are kept, their validation images are not. Without a validation
     split, a tenth of the training images is held out, at most a thousand or ten of each label, or none.
     """
-    seen, labels, unseen = labels_to_train(data)
-    whole, held = (of_labels(split, seen, len(data.labels)) for split in (data.split("train"), validation(data)))
-    if hold_out and not len(held):
-        whole, held = set_aside(whole, whole.strata, val_share(whole.strata), seed)
-    if hold_out and len(held) < 2:
+    seen_rows, labels, unseen = labels_to_train(data)
+    train_part, validation_part = (
+        of_labels(split, seen_rows, len(data.labels)) for split in (data.split("train"), validation(data))
+    )
+    if hold_out and not len(validation_part):
+        train_part, validation_part = split_rows(train_part, train_part.strata, val_share(train_part.strata), seed)
+    if hold_out and len(validation_part) < 2:
         raise DataError(
-            f"{len(whole) + len(held)} labelled images are too few to set some aside for validation. Add images, {FEWEST} of each label "
+            f"{len(train_part) + len(validation_part)} labelled images are too few to set some aside for validation. Add images, {FEWEST} of each label "
             "and more, or a val split."
         )
-    return TrainData(train=TensorSplit.of(whole), val=TensorSplit.of(held), labels=labels, unseen=unseen)
+    return TrainData(
+        train=TensorSplit.of(train_part), val=TensorSplit.of(validation_part), labels=labels, unseen=unseen
+    )

@@ -29,7 +29,7 @@ TIMED: Final = 8  # images for timing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class EncoderTrial:
     """Accuracy and cost of an encoder on the sample."""
 
     name: str
@@ -48,8 +48,10 @@ class Trial:
         return float(self.chances.mean())
 
 
-def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAGES, seed: int = 0) -> list[Trial]:
-    """Return a trial of each encoder, see ``judged``.
+def try_encoders(
+    data: Dataset, names: Sequence[str] = (), *, images: int = IMAGES, seed: int = 0
+) -> list[EncoderTrial]:
+    """Return a trial of each encoder, see ``judge_trials``.
 
     Args:
         data: with one label for each image; its test split is not read.
@@ -58,54 +60,56 @@ def try_encoders(data: Dataset, names: Sequence[str] = (), *, images: int = IMAG
         seed: the random seed of the sample.
     """
     sample, labels = _sample(data, images, seed)
-    chosen = list(names) or [each.name for each in known_encoders() if each.at_hand]
-    if not chosen:
+    candidates = list(names) or [encoder.name for encoder in known_encoders() if encoder.at_hand]
+    if not candidates:
         raise UsageError("No encoder is installed. See: labelwise encoders")
-    trials = [_trial(open_encoder(name), name, sample, labels) for name in chosen]
-    if not names and (joined := _best_joined(trials)):
-        trials.append(_trial(open_encoder(joined), joined, sample, labels))
-    return judged(trials)
+    trials = [_trial(open_encoder(name), name, sample, labels) for name in candidates]
+    if not names and (best_joined := _best_joined(trials)):
+        trials.append(_trial(open_encoder(best_joined), best_joined, sample, labels))
+    return judge_trials(trials)
 
 
-def _best_joined(trials: Sequence[Trial]) -> str | None:
+def _best_joined(trials: Sequence[EncoderTrial]) -> str | None:
     """Return the name of the two most accurate encoders that take images of one shape."""
-    ranked = [each.name for each in sorted(trials, key=lambda each: -each.probability)]
-    shapes = {name: (open_encoder(name).shape, open_encoder(name).fit) for name in ranked}
-    return next(("+".join(pair) for pair in combinations(ranked, 2) if len({shapes[name] for name in pair}) == 1), None)
+    ranking = [trial.name for trial in sorted(trials, key=lambda trial: -trial.probability)]
+    shapes = {name: (open_encoder(name).shape, open_encoder(name).fit) for name in ranking}
+    return next(
+        ("+".join(pair) for pair in combinations(ranking, 2) if len({shapes[name] for name in pair}) == 1), None
+    )
 
 
-def judged(trials: Sequence[Trial]) -> list[Trial]:
-    """Return trials, the best first, by the mean probability of the right label; mark those worth their time, and those level with the best.
+def judge_trials(trials: Sequence[EncoderTrial]) -> list[EncoderTrial]:
+    """Sort trials by the mean probability of the right label; mark those worth their time, and those level with the best.
 
     A count of right answers would say the same with more noise: an image adds 0 or 1 to it, however clear it is. The fastest of those that
     are level is a worse choice: docs/results/encoders.md has the figures.
     """
-    ranked = sorted(trials, key=lambda each: (-each.probability, each.ms))
+    ranking = sorted(trials, key=lambda trial: (-trial.probability, trial.ms))
     dominated = {
-        b.name for a, b in combinations(sorted(trials, key=lambda each: each.ms), 2) if a.probability >= b.probability
+        b.name for a, b in combinations(sorted(trials, key=lambda trial: trial.ms), 2) if a.probability >= b.probability
     }
-    return [replace(each, worth=each.name not in dominated, level=_level(ranked[0], each)) for each in ranked]
+    return [replace(trial, worth=trial.name not in dominated, level=_level(ranking[0], trial)) for trial in ranking]
 
 
-def _level(one: Trial, other: Trial) -> bool:
+def _level(first: EncoderTrial, second: EncoderTrial) -> bool:
     """Return whether two trials differ by at most a standard error."""
-    difference = one.chances - other.chances
+    difference = first.chances - second.chances
     return bool(difference.mean() <= difference.std() / len(difference) ** 0.5)
 
 
-def _trial(encoder: Encoder, name: str, sample: Split, labels: Labels) -> Trial:
+def _trial(encoder: Encoder, name: str, sample: Split, labels: Labels) -> EncoderTrial:
     features = encode(encoder, sample.images)
     if len(features) < len(sample):
         raise DataError(f"{features.skipped[0].file} cannot be read ({features.skipped[0].reason}). Leave it out.")
-    fitted = with_second_opinion(fit_discriminant(features.values, sample.targets, labels, sample.groups))
-    left = fitted.leave_one_out()
-    truth = sample.targets[left.rows]
-    accuracy = float(((left.scores.argmax(1) == truth) & left.usable).mean())
+    discriminant = with_second_opinion(fit_discriminant(features.values, sample.targets, labels, sample.groups))
+    estimate = discriminant.leave_one_out()
+    truth = sample.targets[estimate.rows]
+    accuracy = float(((estimate.scores.argmax(1) == truth) & estimate.usable).mean())
     low, high = wilson(accuracy, len(truth))
-    calibrated = softmax(left.scores / fit_temperature(left.scores, truth))
-    chances = calibrated[np.arange(len(truth)), truth] * left.usable
-    seconds, size = _seconds(encoder, sample), sum(len(each) for each in _files(encoder))
-    return Trial(
+    calibrated = softmax(estimate.scores / fit_temperature(estimate.scores, truth))
+    chances = calibrated[np.arange(len(truth)), truth] * estimate.usable
+    seconds, size = _seconds(encoder, sample), sum(len(content) for content in _files(encoder))
+    return EncoderTrial(
         name=name, accuracy=accuracy, low=low, high=high, ms=1000 * seconds, megabytes=size / 1e6, chances=chances
     )  # fmt: skip
 
@@ -130,23 +134,27 @@ def _files(encoder: Encoder) -> list[bytes]:
 def _sample(data: Dataset, images: int, seed: int) -> tuple[Split, Labels]:
     """Draw images evenly from all labels with at least two images; return them and these labels."""
     if data.multilabel or data.features:
-        what = "several labels may be true of one image" if data.multilabel else "there are features instead of images"
-        raise DataError(f'Encoders are compared on images with one label each, but in "{data.name}" {what}.')
+        reason = (
+            "several labels may be true of one image" if data.multilabel else "there are features instead of images"
+        )
+        raise DataError(f'Encoders are compared on images with one label each, but in "{data.name}" {reason}.')
     split = pool(replace(data, splits={name: part for name, part in data.splits.items() if name != "test"}))
     counts = np.bincount(split.targets[split.targets >= 0], minlength=len(data.labels))
     labels = np.flatnonzero(counts > 1)
     if len(labels) < 2:
         raise DataError(f'"{data.name}" has fewer than two labels with two images. Add images.')
-    rows = _drawn(split.targets, labels, images, seed)
+    rows = _draw_rows(split.targets, labels, images, seed)
     some = split.select(rows)
     return replace(some, targets=np.searchsorted(labels, some.targets)), data.labels.select(
         [data.labels.names[label] for label in labels]
     )
 
 
-def _drawn(targets: Array, labels: Array, images: int, seed: int) -> Array:
+def _draw_rows(targets: Array, labels: Array, images: int, seed: int) -> Array:
     """Draw rows ``[m]`` evenly from labels, at least two of each."""
     rng = np.random.default_rng(seed)
-    drawn = [rng.permutation(np.flatnonzero(targets == label)) for label in labels]
-    turns = [(max(place - 1, 0), label, row) for label, rows in enumerate(drawn) for place, row in enumerate(rows)]
+    rows_by_label = [rng.permutation(np.flatnonzero(targets == label)) for label in labels]
+    turns = [
+        (max(place - 1, 0), label, row) for label, rows in enumerate(rows_by_label) for place, row in enumerate(rows)
+    ]
     return np.array(sorted(row for _, _, row in sorted(turns)[: max(images, 2 * len(labels))]))

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from labelwise.images.decode.crops import is_video
+from labelwise.images.file_images import Content, FileImages, StoredImages
 from labelwise.images.formats.boxes import boxes
 from labelwise.images.formats.find import is_annotations
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, join, read_all
@@ -16,7 +17,6 @@ from labelwise.images.sources.archives import is_zip, zip_images
 from labelwise.images.sources.hub_datasets import dataset_images, is_dataset
 from labelwise.images.sources.paths import may_name_shards
 from labelwise.images.sources.videos import images_and_frames
-from labelwise.images.stored import Content, FileImages, StoredImages
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, UsageError, listing
 
@@ -119,12 +119,12 @@ def channels_first(array: Array, shape: tuple[int, ...] = (), *, last: bool = Tr
         grey = shape[:1] == (1,) and x.shape[1:] == shape[1:]
         if grey or not {x.shape[0], x.shape[2]} & {1, 3, 4}:
             return x[:, None]
-    many = x[None] if x.ndim == 3 else x
-    if many.ndim == 4:
+    batch = x[None] if x.ndim == 3 else x
+    if batch.ndim == 4:
         axes = (3, 1) if last else (1, 3)
-        channels = [1] if many.shape[1:] == shape else [axis for axis in axes if many.shape[axis] in (1, 3, 4)]
+        channels = [1] if batch.shape[1:] == shape else [axis for axis in axes if batch.shape[axis] in (1, 3, 4)]
         if channels:
-            return many if channels[0] == 1 else np.moveaxis(many, channels[0], 1)
+            return batch if channels[0] == 1 else np.moveaxis(batch, channels[0], 1)
     raise UsageError(
         "Images must be [n, height, width, channels] or [n, channels, height, width] with 1, 3 or 4 channels, "
         f"or [n, height, width]; given {list(x.shape)}."

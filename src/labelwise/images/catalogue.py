@@ -17,6 +17,7 @@ from labelwise.images.sets.finches import finches, finches_marks, finches_unseen
 from labelwise.images.sources.archives import is_zip, zip_rows
 from labelwise.images.sources.build import from_files
 from labelwise.images.sources.folders import folder, unknown_data
+from labelwise.images.sources.image_tables import table
 from labelwise.images.sources.packs import features, pack
 from labelwise.images.sources.parquet import has_images
 from labelwise.images.sources.paths import (
@@ -31,7 +32,6 @@ from labelwise.images.sources.paths import (
 )
 from labelwise.images.sources.rows import Rows
 from labelwise.images.sources.shards import shards
-from labelwise.images.sources.tables import table
 from labelwise.images.split.divide import Grouping, check_grouping, group_by
 from labelwise.support.errors import DataError, listing, suggest
 from labelwise.support.files import at_most
@@ -95,7 +95,7 @@ def load(  # noqa: PLR0913 - what a source may be told
             return group_by(_by_name(str(source), size, side, seed=seed, root=root), group, seed)
         if path.is_dir() and (plugin := plugin_for(path)):
             return group_by(plugin.read(path, seed), group, seed)
-        rows = _listed(path, size, root) if rows is None else rows
+        rows = _list_rows(path, size, root) if rows is None else rows
         if rows is not None:
             homes = {label: f'label "{label}"' for label in rows.names}
             rows = replace(rows, by=group)
@@ -107,8 +107,8 @@ def load(  # noqa: PLR0913 - what a source may be told
         return folder(path, size=size, seed=seed, strict=strict, group=group, next_frame=next_frame)
 
 
-def _listed(path: Path, size: int | None, root: str | Path | None) -> Rows | None:
-    """Return the images that a zip file of label folders holds or that annotations list; None for anything else."""
+def _list_rows(path: Path, size: int | None, root: str | Path | None) -> Rows | None:
+    """Return the images of a zip file with label folders, or of an annotation file; None for anything else."""
     if is_zip(path):
         return zip_rows(path, size)
     parts = find_annotations(path)
@@ -134,21 +134,21 @@ def _by_name(word: str, size: int | None, side: int | None, *, seed: int, root: 
     if plugin := plugin_with(name):
         data = plugin.load(name, root=root, size=size or side, protocol=protocol or None, seed=seed)
         return degraded(data) if word.endswith(QUALITY) else data
-    known = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
+    names = [*EMBEDDED, *(name for plugin in plugins() for name in plugin.names())]
     raise DataError(
-        f'No data at "{word}": no such file or folder.{suggest(word, known)} Sets by name: {listing(known, 40)}.'
+        f'No data at "{word}": no such file or folder.{suggest(word, names)} Sets by name: {listing(names, 40)}.'
     )
 
 
 def load_unlabelled(source: str | Path, root: str | Path | None = None) -> Dataset:
-    """Return what ``load`` does, or the images of a folder that has no folders for labels."""
+    """Load data as ``load`` does, or the images of a folder without label folders."""
     path = Path(source)
-    flat = path.is_dir() and not any(each.is_dir() and not is_hidden(each.name) for each in path.iterdir())
+    flat = path.is_dir() and not any(child.is_dir() and not is_hidden(child.name) for child in path.iterdir())
     return unknown_data(path) if flat and holds_images(path) else load(source, root=root)
 
 
 def _read_file(path: Path, size: int | None, seed: int) -> Dataset:
-    """Return the data of a file that is not a table."""
+    """Load a file that is not a table."""
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return pack(path, size=size, seed=seed)

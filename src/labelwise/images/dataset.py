@@ -21,12 +21,12 @@ def several_true(targets: Any) -> bool:
 
 
 def have_label(targets: Any) -> Array:
-    """Return which images have at least one label ``[n]`` (bool)."""
+    """Return which images have a label ``[n]`` (bool)."""
     return np.asarray(targets.any(1) if several_true(targets) else targets >= 0)
 
 
 def truth_table(targets: Any, k: int) -> Array:
-    """Return which of k labels are true of each image ``[n, k]`` (bool)."""
+    """Return the true labels of each image ``[n, k]`` (bool)."""
     return np.asarray(targets if several_true(targets) else targets[:, None] == np.arange(k))
 
 
@@ -42,7 +42,7 @@ def among_labels(targets: Any, labels: Sequence[int], k: int) -> Array:
     columns = np.asarray(labels, np.int64)
     if several_true(targets):
         return np.asarray(targets[:, columns])
-    positions = np.full(k + 1, -1)  # the last is where -1 points
+    positions = np.full(k + 1, -1)  # index -1 is the last entry
     positions[columns] = np.arange(len(columns))
     return np.asarray(positions[targets])
 
@@ -63,9 +63,9 @@ def label_words(names: Sequence[str], targets: Any) -> list[str]:
 
 
 SPLITS = ("train", "val", "test")
-PER_IMAGE = ("files", "texts", "domains", "groups", "moments")  # what sources say of images
+PER_IMAGE = ("files", "texts", "domains", "groups", "moments")  # columns that sources provide per image
 COLUMNS = (*PER_IMAGE, "weights")
-UNLABELLED = "unlabelled"  # the one label of data without any
+UNLABELLED = "unlabelled"  # the label of data without labels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,10 +90,10 @@ class Split:
         object.__setattr__(self, "images", split_images(self.images))
         object.__setattr__(self, "targets", np.asarray(self.targets))
         n = len(self.images)
-        for what in ("targets", *COLUMNS):
-            piece = getattr(self, what)
-            if len(piece) != n and (what == "targets" or len(piece)):
-                raise DataError(f"There are {n} images but {len(piece)} {what}; give one for each image.")
+        for column in ("targets", *COLUMNS):
+            piece = getattr(self, column)
+            if len(piece) != n and (column == "targets" or len(piece)):
+                raise DataError(f"There are {n} images but {len(piece)} {column}; give one for each image.")
         kind, shape = self.targets.dtype, list(self.targets.shape)
         numbers = len(shape) == 1 and kind.kind in "iu"
         answers = len(shape) == 2 and shape[1] > 0 and kind == np.bool_
@@ -107,7 +107,7 @@ class Split:
 
     def __repr__(self) -> str:
         pieces = ["several labels each" if self.multilabel else f"{len(self.present)} labels"]
-        pieces += [what for what in COLUMNS if getattr(self, what)]
+        pieces += [column for column in COLUMNS if getattr(self, column)]
         return f"<Split: {len(self)} images{shape_words(self.shape)}; {listing(pieces)}>"
 
     def __len__(self) -> int:
@@ -115,13 +115,13 @@ class Split:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape of one image; None of files, which are read at the shape that is asked for."""
+        """The shape of one image; None for files, which are read in any shape."""
         shape: tuple[int, ...] | None = self.images.shape
         return shape
 
     @property
     def multilabel(self) -> bool:
-        """Whether several labels may be true of one image, or none."""
+        """Whether several labels, or none, may be true of an image."""
         return several_true(self.targets)
 
     @property
@@ -131,7 +131,7 @@ class Split:
 
     @property
     def labelled(self) -> Array:
-        """Which images have at least one label ``[n]`` (bool)."""
+        """Which images have a label ``[n]`` (bool)."""
         return have_label(self.targets)
 
     @property
@@ -145,7 +145,7 @@ class Split:
         return strata(self.targets)
 
     def table(self, labels: int) -> Array:
-        """Return which of the labels are true of each image ``[n, labels]`` (bool)."""
+        """Return the true labels of each image ``[n, labels]`` (bool)."""
         return truth_table(self.targets, labels)
 
     def words(self, names: tuple[str, ...]) -> list[str]:
@@ -158,15 +158,17 @@ class Split:
         if np.array_equal(index, np.arange(len(self))):
             return self
         order = index.tolist()
-        columns = {what: tuple(getattr(self, what)[i] for i in order) for what in COLUMNS if getattr(self, what)}
+        columns = {
+            column: tuple(getattr(self, column)[i] for i in order) for column in COLUMNS if getattr(self, column)
+        }
         return Split(images=self.images.select(index), targets=self.targets[index], **columns)
 
     def join(self, other: "Split") -> "Split":
         """Concatenate two splits; drop the fields that only one of them has."""
         if self.multilabel != other.multilabel:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
-        both = {what: getattr(self, what) + getattr(other, what) for what in COLUMNS}
-        columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
+        joined = {what: getattr(self, what) + getattr(other, what) for what in COLUMNS}
+        columns = {what: column for what, column in joined.items() if len(column) == len(self) + len(other)}
         targets = np.concatenate([self.targets, other.targets])
         return Split(images=join([self.images, other.images]), targets=targets, **columns)
 
@@ -188,25 +190,27 @@ def shape_words(shape: tuple[int, ...] | None) -> str:
 class Dataset:
     """A named data set: labels and splits. Only evaluation reads ``test``; training receives ``TrainData``."""
 
-    name: str  # of the data
-    labels: Labels  # what targets point into
+    name: str  # name of the data
+    labels: Labels  # the labels of the targets
     splits: Mapping[str, Split]  # images by split
     skipped: tuple[Skipped, ...] = field(default=())  # files that could not be read
-    # whether the data name their splits; False if the library made them
+    # the data define splits; False if the library made them
     own_splits: bool = True
-    own_val: bool = True  # whether val comes with the data, not from their train split
-    own_images: bool = False  # whether the images are a person's own image files, those that ``Split.files`` name
-    drawn: bool = False  # whether a program drew the images: encoders for photos do not help
+    own_val: bool = True  # val comes with the data rather than from their train split
+    own_images: bool = False  # the images are the user's own files, named in ``Split.files``
+    is_drawing: bool = False  # the images are computer drawings: encoders for photos do not help
     # origin of ``Split.groups``: the data, or a kind of grouping (``split.grouping``)
     grouping: str = "column"
-    # origin of the labels, unless a person: "answers" of a classifier, or "groups" of lookalikes
+    # origin of the labels if not a person: "answers" of a classifier, or "groups" of lookalikes
     labels_by: str = ""
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.splits if name not in SPLITS]
         if wrong or not self.splits:
             raise DataError(f"Splits are called train, val and test; given: {listing(wrong) or 'none'}.")
-        shapes = {split.shape for split in self.splits.values() if len(split)} - {None}  # files are read at any shape
+        shapes = {split.shape for split in self.splits.values() if len(split)} - {
+            None
+        }  # files can be read in any shape
         if len(shapes) > 1:
             raise DataError(f"All splits must hold images of one shape; given {sorted(map(str, shapes))}.")
         if len({split.multilabel for split in self.splits.values() if len(split)}) > 1:
@@ -224,9 +228,9 @@ class Dataset:
 
     def __repr__(self) -> str:
         counts = listing(f"{len(split)} {name}" for name, split in self.splits.items())
-        left = f", {len(self.skipped)} files skipped" if self.skipped else ""
+        skipped_words = f", {len(self.skipped)} files skipped" if self.skipped else ""
         shape = f",{shape_words(self.shape)}" if self.shape else ""
-        return f"<Dataset {self.name}: {self.labels!r:.200}, images {counts}{shape}{left}>"
+        return f"<Dataset {self.name}: {self.labels!r:.200}, images {counts}{shape}{skipped_words}>"
 
     def split(self, name: str) -> Split:
         """Return a split, or raise an error that lists the existing ones."""
@@ -237,12 +241,12 @@ class Dataset:
 
     @property
     def multilabel(self) -> bool:
-        """Whether several labels may be true of one image, or none."""
+        """Whether several labels, or none, may be true of an image."""
         return any(split.multilabel for split in self.splits.values())
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape of one image; None of files, which are read at the shape that is asked for."""
+        """The shape of one image; None for files, which are read in any shape."""
         return next(
             (split.shape for split in self.splits.values() if len(split)), next(iter(self.splits.values())).shape
         )
@@ -259,16 +263,16 @@ class Dataset:
 
     @property
     def home(self) -> str:
-        """The common folder of a person's image files; empty for any other images."""
+        """The common folder of the user's image files; empty for any other images."""
         files = [file for split in self.splits.values() for file in split.files] if self.own_images else []
         folders = {os.path.dirname(file) or os.curdir for file in files}
-        mixed = len({os.path.isabs(folder) for folder in folders}) > 1
+        is_mixed = len({os.path.isabs(folder) for folder in folders}) > 1
         if not folders:
             return ""
-        return os.path.commonpath(map(os.path.abspath, folders) if mixed else folders) or os.curdir
+        return os.path.commonpath(map(os.path.abspath, folders) if is_mixed else folders) or os.curdir
 
     def below_home(self) -> "Dataset":
-        """Return the data with file names relative to ``home``, which reveal nothing about this machine."""
+        """Return the data with file names relative to ``home``, without private folders."""
         home = self.home
         if not home:
             return self
@@ -276,5 +280,5 @@ class Dataset:
             name: replace(split, files=tuple(os.path.relpath(file, home) for file in split.files))
             for name, split in self.splits.items()
         }
-        skipped = tuple(replace(one, file=os.path.relpath(one.file, home)) for one in self.skipped)
+        skipped = tuple(replace(skip, file=os.path.relpath(skip.file, home)) for skip in self.skipped)
         return replace(self, splits=splits, skipped=skipped)

@@ -1,4 +1,4 @@
-"""Digests of image files: of the content, of a part of it, and a stamp by which an unchanged file is known without reading."""
+"""Digests of image files: of the content, of a crop, and a stamp that identifies an unchanged file without reading it."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ from labelwise.support.cache import digest
 from labelwise.support.files import open_regular
 
 Content = File | Image.Image | Crop
-FRESH = 2e9  # nanoseconds: a file changed so short ago may change again within one tick of its clock
+FRESH = 2e9  # nanoseconds: a file changed this recently may change again within one clock tick
 
 
 def content_digest(content: Content | Unreadable) -> bytes:
-    """Return the digest of a file's content; a file that cannot be opened gets a unique one."""
+    """Return the digest of a file's content; an unreadable file gets a unique one."""
     if isinstance(content, Unreadable):
         return digest(b"unreadable", content.reason.encode())
     if isinstance(content, Crop):

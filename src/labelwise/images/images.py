@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from labelwise.images.decode.decoding import NO_FILE, QUIET, Frame
-from labelwise.images.decode.fit import fit_image
+from labelwise.images.decode.framing import fit_image
 from labelwise.images.view import Fit
 from labelwise.support.cache import digest
 from labelwise.support.errors import DataError, UsageError, listing
@@ -28,7 +28,7 @@ Rows = npt.ArrayLike  # row numbers, or a mask
 class Unreadable:
     """A placeholder for an unreadable image."""
 
-    reason: str  # in words for people
+    reason: str  # in plain English
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Images(Protocol):
 
     @property
     def ids(self) -> Sequence[str]:
-        """The name of each image: a path, the name of an upload, or its row."""
+        """The name of each image: a path, an upload name, or its row number."""
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -54,13 +54,13 @@ class Images(Protocol):
     def __len__(self) -> int: ...
 
     def digests(self) -> Sequence[bytes]:
-        """Return 16 bytes for the content of each: the same content has the same digest."""
+        """Return a 16-byte content digest per image: equal content, equal digest."""
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
         """Return images of a shape, uint8 ``[c, h, w]``, or features, float32 ``[a]``."""
 
     def select(self, rows: Rows) -> "Images":
-        """Return these rows only, in this order; a mask of yes and no for each row will do, too."""
+        """Select rows, in this order; ``rows`` may be a mask."""
 
 
 class Selection(ABC):
@@ -68,8 +68,8 @@ class Selection(ABC):
 
     def __init__(self, base: object, rows: Rows) -> None:
         self.base = base  # shared by all selections of the same images
-        self.rows = positions(rows)  # which of its images these are
-        self._known: dict[int, bytes] = {}  # digests by row of the base
+        self.rows = positions(rows)  # rows of the store
+        self._known: dict[int, bytes] = {}  # digests by row of the store
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -79,13 +79,13 @@ class Selection(ABC):
 
     @property
     def ids(self) -> Sequence[str]:
-        """The row of each."""
+        """The row number of each image."""
         return [f"image {row}" for row in self.rows.tolist()]
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...] | None:
-        """The shape of all."""
+        """The common shape."""
 
     @abstractmethod
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
@@ -101,14 +101,14 @@ class Selection(ABC):
         return len(self.rows) > 0 and bool((np.diff(self.rows) == 1).all())
 
     def digests(self) -> Sequence[bytes]:
-        """Return 16 bytes for the content of each."""
+        """Return a 16-byte content digest per image."""
         missing = [row for row in dict.fromkeys(self.rows.tolist()) if row not in self._known]
         if missing:
             self._known.update(zip(missing, self._digests_of(missing), strict=True))
         return [self._known[row] for row in self.rows.tolist()]
 
     def select(self, rows: Rows) -> Self:
-        """Return these rows only, in this order."""
+        """Select rows, in this order."""
         return self.of(self.rows[positions(rows)])
 
     def __getitem__(self, rows: "int | slice | Rows") -> Self:
@@ -117,9 +117,9 @@ class Selection(ABC):
 
     def of(self, rows: Array) -> Self:
         """Return other rows of the same base."""
-        other = copy(self)
-        other.rows = rows
-        return other
+        duplicate = copy(self)
+        duplicate.rows = rows
+        return duplicate
 
 
 class _Rows(Selection):
@@ -128,7 +128,7 @@ class _Rows(Selection):
     def __init__(self, array: Array, digests: Sequence[bytes] = ()) -> None:
         super().__init__(array, range(len(array)))
         self._array = array
-        self._known.update(enumerate(digests))  # of the files that they come from
+        self._known.update(enumerate(digests))  # names of the files they come from
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -177,15 +177,15 @@ class FeatureRows(_Rows):
         check_finite(self._array)
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:  # noqa: ARG002
-        """Return the features of some rows; no other shape is possible."""
+        """Return the features of some rows; the shape must match."""
         if tuple(shape) != self.shape:
-            wanted = f"features, numbers [n, {shape[0]}]" if len(shape) == 1 else f"images of shape {list(shape)}"
-            raise UsageError(f"This model takes {wanted}; given {[len(self), *self.shape]}.")
+            expected = f"features, numbers [n, {shape[0]}]" if len(shape) == 1 else f"images of shape {list(shape)}"
+            raise UsageError(f"This model takes {expected}; given {[len(self), *self.shape]}.")
         return list(self._array[self.rows[positions(rows)]])
 
 
 class JoinedImages(Selection):
-    """Images of several kinds, one part after another."""
+    """Images of several kinds, concatenated."""
 
     def __init__(self, parts: Sequence[Images]) -> None:
         self._parts, self._ends = parts, np.cumsum([len(part) for part in parts])
@@ -194,7 +194,7 @@ class JoinedImages(Selection):
     @property
     def ids(self) -> Sequence[str]:
         """The name of each image."""
-        every = [each for part in self._parts for each in part.ids]
+        every = [name for part in self._parts for name in part.ids]
         return [every[row] for row in self.rows.tolist()]
 
     @property
@@ -204,33 +204,35 @@ class JoinedImages(Selection):
         return shapes.pop() if len(shapes) == 1 else None
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
-        """Return images of a shape, each from its part."""
+        """Return images of a shape, read from their parts."""
         at = self.rows[positions(rows)]
         places = np.searchsorted(self._ends, at, "right")
         images: list[Array | Unreadable] = [Unreadable("")] * len(at)
         for place in np.unique(places).tolist():
-            here, part = np.flatnonzero(places == place), self._parts[place]
-            own = at[here] - (self._ends[place] - len(part))
-            for i, image in zip(here.tolist(), part.read(own, shape, fit), strict=True):
+            rows_of_part, part = np.flatnonzero(places == place), self._parts[place]
+            own = at[rows_of_part] - (self._ends[place] - len(part))
+            for i, image in zip(rows_of_part.tolist(), part.read(own, shape, fit), strict=True):
                 images[i] = image
         return images
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
-        every = [each for part in self._parts for each in part.digests()]
+        every = [digest for part in self._parts for digest in part.digests()]
         return [every[row] for row in rows]
 
 
 def join(parts: Sequence[Images]) -> Images:
     """Concatenate images."""
-    filled = [part for part in parts if len(part)] or list(parts[:1])
-    first = filled[0]
-    if isinstance(first, Selection) and all(isinstance(part, Selection) and part.base is first.base for part in filled):
-        return first.of(np.concatenate([part.rows for part in filled if isinstance(part, Selection)]))
+    nonempty = [part for part in parts if len(part)] or list(parts[:1])
+    first = nonempty[0]
+    if isinstance(first, Selection) and all(
+        isinstance(part, Selection) and part.base is first.base for part in nonempty
+    ):
+        return first.of(np.concatenate([part.rows for part in nonempty if isinstance(part, Selection)]))
     if isinstance(first, FeatureRows):
-        same = [part.values for part in filled if isinstance(part, FeatureRows) and part.shape == first.shape]
-        if len(same) == len(filled):
+        same = [part.values for part in nonempty if isinstance(part, FeatureRows) and part.shape == first.shape]
+        if len(same) == len(nonempty):
             return FeatureRows(np.concatenate(same))
-    return JoinedImages(filled)
+    return JoinedImages(nonempty)
 
 
 def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array:
@@ -238,11 +240,13 @@ def read_all(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -> Array
     if isinstance(images, ArrayImages | FeatureRows) and images.shape == tuple(shape):
         return images.values
     values = images.read(range(len(images)), shape, fit)
-    faults = {row: one.reason for row, one in enumerate(values) if isinstance(one, Unreadable)}
+    faults = {row: value.reason for row, value in enumerate(values) if isinstance(value, Unreadable)}
     check_read(skipped_rows(images.ids, faults), len(images), strict=True)
     kind = np.float32 if len(shape) == 1 else np.uint8
     return (
-        np.stack([one for one in values if not isinstance(one, Unreadable)]) if values else np.empty((0, *shape), kind)
+        np.stack([value for value in values if not isinstance(value, Unreadable)])
+        if values
+        else np.empty((0, *shape), kind)
     )
 
 
@@ -282,8 +286,8 @@ def positions(rows: Rows) -> Array:
 def skipped_lines(skipped: Sequence[Skipped]) -> list[str]:
     """Return a line for each of at most ten reasons, with three files each, and a total if there are more reasons."""
     reasons: dict[str, list[str]] = {}
-    for one in skipped:
-        reasons.setdefault(one.reason, []).append(one.file)
+    for skip in skipped:
+        reasons.setdefault(skip.reason, []).append(skip.file)
     lines = [f"{listing(files, 3)}: {reason}" for reason, files in list(reasons.items())[:10]]
     return lines if len(reasons) <= 10 else [*lines, f"{len(skipped)} files in all."]
 
@@ -296,8 +300,8 @@ def skipped_rows(names: Sequence[str], faults: Mapping[int, str]) -> tuple[Skipp
 def check_read(skipped: Sequence[Skipped], count: int, *, strict: bool) -> None:
     """Raise an error if images are unreadable and all are required, or if none of ``count`` is readable."""
     if skipped and (strict or len(skipped) == count):
-        some = " ".join(f"{each.file}: {each.reason}" for each in skipped[:3])
-        more = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
-        if count > 1 and {each.reason for each in skipped} == {NO_FILE}:
-            more += " Paths in a table start at its folder; --data-root FOLDER names another one."
-        raise DataError(f"{len(skipped)} of {count} images cannot be read. {some}{more}")
+        some = " ".join(f"{skip.file}: {skip.reason}" for skip in skipped[:3])
+        ending = f" And {len(skipped) - 3} more." if len(skipped) > 3 else ""
+        if count > 1 and {skip.reason for skip in skipped} == {NO_FILE}:
+            ending += " Paths in a table start at its folder; --data-root FOLDER names another one."
+        raise DataError(f"{len(skipped)} of {count} images cannot be read. {some}{ending}")

@@ -22,46 +22,46 @@ from labelwise.support.writable import write_by
 OF_LABELS = ("vectors", "texts", "order", "shares", "similarity")
 OF_IMAGES = ("texts", "domains", "groups")
 DESCRIPTIONS, ONE_LABEL, ENOUGH = "descriptions", "one_label", "enough"
-TORCH = "torch"  # what methods need of the installation, not of data
+TORCH = "torch"  # a requirement on the installation rather than the data
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What a data set holds, in plain values: ``dataclasses.asdict`` makes JSON of it."""
+    """The contents of a data set as plain values, ready for ``dataclasses.asdict``."""
 
-    name: str  # of the data set
-    shape: tuple[int, ...] | None  # of one image: channels, height and width, or the size of features; None of files
-    images: dict[str, int]  # how many each split has
-    own_splits: bool  # whether the data name their splits; False where fit divides them, or trains on all
+    name: str  # name of the data set
+    shape: tuple[int, ...] | None  # of one image: channels, height and width, or the feature size; None for files
+    images: dict[str, int]  # images per split
+    own_splits: bool  # the data define splits; False if fit divides them or trains on all
     counts: dict[str, dict[str, int]]  # images of each label in each split: ``counts["owl"]["train"]``
-    unlabelled: dict[str, int]  # images without a label in each split
-    multilabel: bool  # whether several labels may be true of one image; ``unlabelled`` are then those of which none is
-    # images of the largest label for one of the smallest that has any; None without labelled images
+    unlabelled: dict[str, int]  # images without a label per split
+    multilabel: bool  # several labels may be true of an image; ``unlabelled`` then counts images with no true label
+    # size of the largest label relative to the smallest nonempty one; None without labelled images
     imbalance: float | None
-    unreadable: dict[str, int]  # how many files were left out for each reason
-    skipped: tuple[Skipped, ...]  # these files
-    empty: tuple[str, ...]  # labels without any image
-    unseen: tuple[str, ...]  # labels with images, but none in train
-    leaks: LeakReport  # what two splits share
-    lookalikes: tuple[Lookalike, ...]  # images of val and test that look like one of an earlier split
-    groups: str  # what stays together where the data name no splits, in words; blank where nothing does
-    # what there is and what is missing: ``targets`` (train images of two labels or more), ``pictures`` (and not
+    unreadable: dict[str, int]  # excluded files per reason
+    skipped: tuple[Skipped, ...]  # the excluded files
+    empty: tuple[str, ...]  # labels without images
+    unseen: tuple[str, ...]  # labels with images but none in train
+    leaks: LeakReport  # images shared by two splits
+    lookalikes: tuple[Lookalike, ...]  # images of val and test similar to one of an earlier split
+    groups: str  # how images are grouped if the data define no splits; blank without groups
+    # what is present or missing: ``targets`` (train images of at least two labels), ``pictures`` (images rather than
     # features); what labels have: ``vectors``, ``texts``, ``order``, ``shares``, ``similarity``; what images have:
     # ``image_texts``, ``image_domains``, ``image_groups``; ``descriptions``: vectors or texts of every label, or image
-    # texts that describe every label; ``one_label``: an image has one label at most; and ``enough``: some can be held out
+    # texts that describe every label; ``one_label``: at most one label per image; and ``enough``: some can be held out
     pieces: dict[str, bool]
 
 
 def inspect(dataset: Dataset) -> Inspection:
-    """Return what a data set holds and what is wrong with it; seconds for ten thousand images."""
+    """Inspect a data set for contents and problems; takes seconds for ten thousand images."""
     splits = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
     names = dataset.labels.names
     table = {split: part.table(len(names)).sum(0).tolist() for split, part in splits.items()}
     counts = {name: {split: table[split][i] for split in table} for i, name in enumerate(names)}
     totals = {name: sum(count.values()) for name, count in counts.items()}
-    trained = [name for name, count in counts.items() if count.get("train")]
+    train_labels = [name for name, count in counts.items() if count.get("train")]
     some = [total for total in totals.values() if total]
-    pieces = {"targets": len(trained) >= 2, "pictures": not dataset.features}
+    pieces = {"targets": len(train_labels) >= 2, "pictures": not dataset.features}
     pieces |= {piece: getattr(dataset.labels, piece) is not None for piece in OF_LABELS}
     pieces |= {"parents": True} if dataset.labels.parents else {}
     own = [part if dataset.grouping == "column" else replace(part, groups=()) for part in splits.values()]
@@ -69,7 +69,7 @@ def inspect(dataset: Dataset) -> Inspection:
     pieces |= {
         DESCRIPTIONS: _has_descriptions(dataset),
         ONE_LABEL: not dataset.multilabel,
-        ENOUGH: _enough(dataset, counts),
+        ENOUGH: _supports_default(dataset, counts),
     }
     return Inspection(
         name=dataset.name,
@@ -80,26 +80,26 @@ def inspect(dataset: Dataset) -> Inspection:
         unlabelled={split: int((~part.labelled).sum()) for split, part in splits.items()},
         multilabel=dataset.multilabel,
         imbalance=max(some) / min(some) if some else None,
-        unreadable=dict(Counter(each.reason for each in dataset.skipped).most_common()),
+        unreadable=dict(Counter(group.reason for group in dataset.skipped).most_common()),
         skipped=dataset.skipped,
         empty=tuple(name for name in names if not totals[name]),
-        unseen=tuple(name for name in names if totals[name] and name not in set(trained)),
+        unseen=tuple(name for name in names if totals[name] and name not in set(train_labels)),
         leaks=check_leaks(dataset),
         lookalikes=near_duplicates(dataset),
-        groups="" if dataset.own_splits else group_words([each for part in splits.values() for each in part.groups]),
+        groups="" if dataset.own_splits else group_words([group for part in splits.values() for group in part.groups]),
         pieces=pieces,
     )
 
 
-def _enough(dataset: Dataset, counts: Mapping[str, Mapping[str, int]]) -> bool:
-    """Return whether there are two validation images of labels that are trained on, or two can be set aside."""
-    trained = [count for count in counts.values() if count.get("train")]
-    val = sum(count.get("val", 0) for count in trained)
-    return dataset.multilabel or val >= 2 or (not val and sum(count["train"] > 1 for count in trained) >= 2)
+def _supports_default(dataset: Dataset, counts: Mapping[str, Mapping[str, int]]) -> bool:
+    """Return whether there are two validation images of trained labels, or two can be held out."""
+    train_counts = [count for count in counts.values() if count.get("train")]
+    val = sum(count.get("val", 0) for count in train_counts)
+    return dataset.multilabel or val >= 2 or (not val and sum(count["train"] > 1 for count in train_counts) >= 2)
 
 
 def _has_descriptions(dataset: Dataset) -> bool:
-    """Return whether something describes every label, the sentences of its images included."""
+    """Return whether every label has a description, including sentences of its images."""
     try:
         labels = describe_labels(dataset).labels
     except DataError:
@@ -108,23 +108,23 @@ def _has_descriptions(dataset: Dataset) -> bool:
 
 
 def missing_pieces(inspection: Inspection, needs: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return what each method lacks of the pieces that it needs; "texts or image_texts" is met by either of the two."""
-    known = {**inspection.pieces, TORCH: find_spec("torch") is not None}
-    for method, needed in needs.items():
-        for piece in (piece for need in needed for piece in need.split(" or ")):
-            if piece not in known:
+    """Return the missing pieces of each method; "texts or image_texts" needs either one."""
+    present = {**inspection.pieces, TORCH: find_spec("torch") is not None}
+    for method, pieces in needs.items():
+        for piece in (piece for need in pieces for piece in need.split(" or ")):
+            if piece not in present:
                 raise UsageError(
-                    f'Method {method} needs the unknown piece "{piece}".{suggest(piece, known)} '
-                    f"Pieces: {listing(known)}."
+                    f'Method {method} needs the unknown piece "{piece}".{suggest(piece, present)} '
+                    f"Pieces: {listing(present)}."
                 )
     return {
-        method: tuple(need for need in needed if not any(known[piece] for piece in need.split(" or ")))
-        for method, needed in needs.items()
+        method: tuple(need for need in pieces if not any(present[piece] for piece in need.split(" or ")))
+        for method, pieces in needs.items()
     }
 
 
 def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = None) -> list[str]:
-    """Return an inspection as lines of text, as the shell prints it; ``needs`` are those of methods."""
+    """Return an inspection as lines of text; ``needs`` lists the requirements of methods."""
     by_size = sorted(inspection.counts, key=lambda name: sum(inspection.counts[name].values()))
     sizes = [f"{name} {sum(inspection.counts[name].values())}" for name in by_size if name not in inspection.empty]
     counts = _counts_in_words(inspection.images) if inspection.own_splits else str(sum(inspection.images.values()))
@@ -144,34 +144,34 @@ def lines(inspection: Inspection, needs: Mapping[str, Sequence[str]] | None = No
         notes.append(f"Smallest labels: {listing(sizes[:5])}. Largest: {listing(sizes[:-6:-1])}.")
         notes.append(f"Imbalance: the largest label has {inspection.imbalance:.1f} times the images of the smallest.")
     pieces = {piece: has for piece, has in inspection.pieces.items() if piece not in (DESCRIPTIONS, ONE_LABEL, ENOUGH)}
-    for word, there in (("Found", True), ("Optional, missing", False)):
-        words = [PIECES[piece] for piece, has in pieces.items() if has is there]
+    for word, is_present in (("Found", True), ("Optional, missing", False)):
+        words = [PIECES[piece] for piece, has in pieces.items() if has is is_present]
         notes.append(f"{word}: {listing(words) or 'nothing'}.")
     notes += [inspection.groups] if inspection.groups else []
     notes += _problems(inspection)
     methods: dict[str, list[str]] = {}
     for method, needed in (needs or {}).items():
         methods.setdefault(_about_method(inspection, method, needed), []).append(method)
-    return notes + [f"{about}: {listing(names, 40)}." for about, names in methods.items()]
+    return notes + [f"{statement}: {listing(names, 40)}." for statement, names in methods.items()]
 
 
-def _about_method(inspection: Inspection, method: str, needed: Sequence[str]) -> str:
-    """Return whether a method can be trained, in words that others may share."""
+def _about_method(inspection: Inspection, method: str, pieces: Sequence[str]) -> str:
+    """Return whether a method can be trained, in words shared by similar methods."""
     lacking = [
         " or ".join(map(PIECES.__getitem__, piece.split(" or ")))
-        for piece in missing_pieces(inspection, {method: needed})[method]
+        for piece in missing_pieces(inspection, {method: pieces})[method]
     ]
     if lacking:
         return f"Methods that would need {listing(lacking)}"
-    reads = {DESCRIPTIONS, "vectors", "texts", "image_texts"} & {part for need in needed for part in need.split(" or ")}
-    without = len(inspection.empty) + len(inspection.unseen)
-    if reads or not without:
+    reads = {DESCRIPTIONS, "vectors", "texts", "image_texts"} & {part for need in pieces for part in need.split(" or ")}
+    label_count = len(inspection.empty) + len(inspection.unseen)
+    if reads or not label_count:
         return "Methods that can train on this"
-    return f"Methods that can train on this, without the {without} labels that have no training images"
+    return f"Methods that can train on this, without the {label_count} labels that have no training images"
 
 
 def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels: int = 30) -> None:
-    """Write an image (PNG) with some ``images`` of each label under its name, spread over all that it has.
+    """Write an image (PNG) with ``images`` evenly spread examples of each label.
 
     At most ``labels`` labels are shown, evenly spread; the sheet says how many more there are.
     """
@@ -181,30 +181,32 @@ def contact_sheet(dataset: Dataset, path: str | Path, *, images: int = 6, labels
         raise UsageError(f"A sheet shows at least one image of one label; given {images} images of {labels} labels.")
     parts = [part for part in dataset.splits.values() if len(part)]
     table = np.concatenate([part.table(len(dataset.labels)) for part in parts])
-    filled = np.flatnonzero(table.any(0)).tolist()
-    if not filled:
+    columns_used = np.flatnonzero(table.any(0)).tolist()
+    if not columns_used:
         raise DataError(f'"{dataset.name}" has no labelled images to show.')
-    selection = [filled[i] for i in _evenly(len(filled), labels)]
+    selection = [columns_used[i] for i in _evenly(len(columns_used), labels)]
     rows = {label: np.flatnonzero(table[:, label]) for label in selection}
     whole, shape = join([part.images for part in parts]), dataset.shape or SHAPE
     strips = {
         f"{dataset.labels.names[label]} ({len(own)})": read_all(whole.select(own[_evenly(len(own), images)]), shape)
         for label, own in rows.items()
     }
-    more = len(filled) - len(selection)
-    title = f"{dataset.name}: {len(table)} images, {len(filled)} labels" + (f"; {more} more not shown" if more else "")
+    hidden_count = len(columns_used) - len(selection)
+    title = f"{dataset.name}: {len(table)} images, {len(columns_used)} labels" + (
+        f"; {hidden_count} more not shown" if hidden_count else ""
+    )
     sheet = draw_sheet(title, strips, images)
     write_by(path, lambda stream: sheet.save(stream, "PNG"))
 
 
 def _problems(inspection: Inspection) -> list[str]:
-    """Return a line for each thing that is wrong or worth a look."""
+    """Return a line for each problem or warning."""
     leaks, notes = inspection.leaks, []
     if inspection.skipped:
         notes += [f"Left out: {line}" for line in skipped_lines(inspection.skipped)]
     if any(inspection.unlabelled.values()):
-        what = "None of the labels is true" if inspection.multilabel else "Without a label"
-        notes.append(f"{what}: {_counts_in_words(inspection.unlabelled)}.")
+        problem = "None of the labels is true" if inspection.multilabel else "Without a label"
+        notes.append(f"{problem}: {_counts_in_words(inspection.unlabelled)}.")
     if inspection.empty:
         notes.append(f"Labels without images: {listing(inspection.empty)}.")
     if inspection.unseen:
@@ -217,20 +219,20 @@ def _problems(inspection: Inspection) -> list[str]:
         cases = [" = ".join(f"{place} {place.label}".strip() for place in places) for places in leaks.conflicts]
         notes.append(f"Equal images with different labels: {len(cases)}: {listing(cases, 5)}.")
     if inspection.lookalikes:
-        cases = [f"{each.image} like {each.twin}" for each in inspection.lookalikes]
+        cases = [f"{pair.image} like {pair.twin}" for pair in inspection.lookalikes]
         notes.append(f"Look alike across splits: {len(cases)}: {listing(cases, 5)}.")
-        learnt = sum(each.image.split == "test" and each.twin.split == "train" for each in inspection.lookalikes)
-        if learnt:
+        train_copies = sum(pair.image.split == "test" and pair.twin.split == "train" for pair in inspection.lookalikes)
+        if train_copies:
             tests = inspection.images["test"]
             notes.append(
-                f"{learnt} of {tests} test images have a lookalike in train, so a test is too optimistic: split the data again "
+                f"{train_copies} of {tests} test images have a lookalike in train, so a test is too optimistic: split the data again "
                 "(labelwise data split), which keeps lookalikes together."
             )
     return notes or ["Nothing wrong was found."]
 
 
 def _counts_in_words(counts: Mapping[str, int]) -> str:
-    return listing(f"{count} {what}" for what, count in counts.items())
+    return listing(f"{count} {noun}" for noun, count in counts.items())
 
 
 def _evenly(n: int, most: int) -> list[int]:

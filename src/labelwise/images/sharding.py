@@ -19,17 +19,17 @@ from PIL import Image
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.decode.headers import SHAPE
+from labelwise.images.file_images import StoredImages
 from labelwise.images.sources.paths import address, is_image, is_remote, plain_errors, url_to_fs
 from labelwise.images.sources.shards import CLASSES
 from labelwise.images.split.divide import pool
-from labelwise.images.stored import StoredImages
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.files import read_regular
 from labelwise.support.rows import Draws
 from labelwise.support.writable import check_room, check_writable
 
 _STARTS = {b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp", b"II*\0": "tif", b"MM\0*": "tif"}
-MEGABYTES = 256  # of a shard, about
+MEGABYTES = 256  # approximate size of a shard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +79,11 @@ def check_new(folder: str | Path) -> None:
     if is_remote(target):
         with plain_errors(target):
             fs, path = url_to_fs(target)
-            there = bool(fs.find(path))
+            exists = bool(fs.find(path))
     else:
         check_writable(Path(target))
-        there = Path(target).exists()
-    if there:
+        exists = Path(target).exists()
+    if exists:
         raise UsageError(f"{target} exists already. Choose another name, or remove it.")
 
 
@@ -95,12 +95,12 @@ def _new_folder(target: str) -> Iterator[tuple[Path, Callable[[Path], None]]]:
         with TemporaryDirectory() as place, _uploading(target) as keep:
             yield Path(place), keep
         return
-    whole = Path(target)
-    part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
+    target_folder = Path(target)
+    part = target_folder.with_name(f".{target_folder.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
         yield part, lambda _: None
-        part.rename(whole)
+        part.rename(target_folder)
     except OSError as error:
         raise DataError(
             f'Cannot write "{target}": {error.strerror or error}. Free some space, or choose another place.'
@@ -114,19 +114,19 @@ def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
     """Yield a function that moves a file to an address; after an error, remove the uploaded files."""
     with plain_errors(target):
         fs, path = url_to_fs(target)
-    sent: list[str] = []
+    uploads: list[str] = []
 
     def keep(file: Path) -> None:
-        sent.append(f"{path.rstrip('/')}/{file.name}")
+        uploads.append(f"{path.rstrip('/')}/{file.name}")
         with plain_errors(target):
-            fs.put_file(str(file), sent[-1])
+            fs.put_file(str(file), uploads[-1])
         file.unlink()
 
     try:
         yield keep
     except BaseException:
         with suppress(Exception):  # the error that led here is the one to tell
-            fs.rm([each for each in sent if fs.exists(each)])
+            fs.rm([each for each in uploads if fs.exists(each)])
         raise
 
 

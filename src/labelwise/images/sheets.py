@@ -28,10 +28,10 @@ def draw_sheet(title: str, strips: Mapping[str, Array], images: int) -> "Image.I
     sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
     large, small = _font(20), _font(14)
-    draw.text((margin, 18), _cut(title, size[0] - 2 * margin, large), "black", large)
+    draw.text((margin, 18), _shorten(title, size[0] - 2 * margin, large), "black", large)
     for i, (caption, strip) in enumerate(strips.items()):
         left, top = margin + i // deep * (width + margin), head + i % deep * (side + 34)
-        draw.text((left, top), _cut(caption, width, small), "#333333", small)
+        draw.text((left, top), _shorten(caption, width, small), "#333333", small)
         for j, image in enumerate(strip):
             sheet.paste(thumbnail(image, side), (left + j * (side + gap), top + 20))
     return sheet
@@ -44,7 +44,7 @@ def add_title(image: "Image.Image", lines: Sequence[str]) -> "Image.Image":
     height, font = 22, _font(15)
     sheet = Image.new("RGB", (image.width, image.height + len(lines) * height + 6), "white")
     for i, line in enumerate(lines):
-        ImageDraw.Draw(sheet).text((6, 4 + i * height), _cut(line, image.width - 12, font), "black", font)
+        ImageDraw.Draw(sheet).text((6, 4 + i * height), _shorten(line, image.width - 12, font), "black", font)
     sheet.paste(image, (0, sheet.height - image.height))
     return sheet
 
@@ -72,7 +72,7 @@ def _font(size: int) -> "ImageFont.FreeTypeFont":
     return ImageFont.load_default(size)  # type: ignore[return-value]
 
 
-def _cut(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
+def _shorten(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
     """Return the text on one line, shortened in its midst until it fits the width: its last letters tell, too."""
     short = text = visible(" ".join(text.split()))
     head, end = text[:-LAST][:width], text[-LAST:]  # a letter is a pixel wide at least

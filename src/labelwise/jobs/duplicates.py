@@ -36,7 +36,7 @@ Looks = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairs(Parts):
+class PairJob(Parts):
     """The pairs of images that look alike."""
 
     looks: Job  # what says how each looks, in a folder of this one
@@ -45,7 +45,7 @@ class Pairs(Parts):
     @property
     def cells(self) -> Path:
         """The folder of looks in cells; blocks are known once it is there."""
-        return Path(self.out) / CELLS
+        return Path(self.folder) / CELLS
 
     @cached_property
     def boxes(self) -> list[dict[str, Any]]:
@@ -88,8 +88,10 @@ class Pairs(Parts):
     def divide(self) -> None:
         """Write the looks of all images in cells of near ones, unless an earlier run did."""
         division = self._division()
-        whole = all(box["digest"] == _digest(self.cells, cell) for cell, box in enumerate(division.get("boxes", ())))
-        if division.get("made_of") != self.made_of or not whole:
+        is_complete = all(
+            box["digest"] == _digest(self.cells, cell) for cell, box in enumerate(division.get("boxes", ()))
+        )
+        if division.get("made_of") != self.made_of or not is_complete:
             if self.cells.is_symlink():
                 raise UsageError(
                     f'"{self.cells}" is a link, and the files of that folder would be removed. Choose another --out.'
@@ -122,7 +124,7 @@ class Pairs(Parts):
         self.write(block, content, schema, tables())
 
 
-def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
+def _pairs(job: PairJob, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
     """Yield pairs of a cell with itself and with those after it, by their rows among all images, and how much they look alike."""
     from labelwise.images.split.lookalikes import pairs_between, radius_of
 
@@ -132,32 +134,32 @@ def _pairs(job: Pairs, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
     yield row[first[same[copies]]], row[copies], np.ones(len(copies), np.float32)
     first = np.sort(first)
     row, place, look = row[first], place[first], look[first]
-    for one, other, likeness in pairs_between((look, look), (place, place), job.likeness):
-        yield row[one], row[other], likeness
+    for one, second, likeness in pairs_between((look, look), (place, place), job.likeness):
+        yield row[one], row[second], likeness
     reach, box = radius_of(job.likeness), job.boxes[block]
     for after in range(block + 1, len(job.boxes)):
-        mine = _within(place, job.boxes[after], reach)
+        mine = _is_within(place, job.boxes[after], reach)
         if mine.any():
             their_row, their_place, their_look = _cell(job, after, box, reach)
             places = (place[mine], their_place)
-            for one, other, likeness in pairs_between((look[mine], their_look), places, job.likeness):
-                yield row[mine][one], their_row[other], likeness
+            for one, second, likeness in pairs_between((look[mine], their_look), places, job.likeness):
+                yield row[mine][one], their_row[second], likeness
 
 
-def _within(places: "Places", box: dict[str, Any], reach: float) -> "NDArray[np.bool_]":
+def _is_within(places: "Places", box: dict[str, Any], reach: float) -> "NDArray[np.bool_]":
     """Return which places ``[n, d]`` lie so near to a box that something in it may be within reach."""
     outside = np.maximum(0, np.maximum(np.array(box["low"]) - places, places - np.array(box["high"])))
     return np.asarray((outside**2).sum(1) <= reach**2)
 
 
-def _cell(job: Pairs, cell: int, box: dict[str, Any] | None = None, reach: float = 0) -> "tuple[Rows, Places, Looks]":
+def _cell(job: PairJob, cell: int, box: dict[str, Any] | None = None, reach: float = 0) -> "tuple[Rows, Places, Looks]":
     """Return rows, places and looks of a cell: those from which a box is within reach, where one is given, and each look once."""
     rows = np.fromfile(regular_path(job.cells / f"{cell}.rows"), np.int64)
     places = np.fromfile(regular_path(job.cells / f"{cell}.places"), np.float64).reshape(len(rows), -1)
     looks = np.memmap(regular_path(job.cells / f"{cell}.looks"), np.float32, "r").reshape(len(rows), -1)
     if box is None:
         return rows, places, np.array(looks)
-    near = np.flatnonzero(_within(places, box, reach))
+    near = np.flatnonzero(_is_within(places, box, reach))
     some = np.array(looks[near])
     first = np.sort(np.unique(some.view(f"V{some.shape[1] * 4}")[:, 0], return_index=True)[1]) if len(some) else near
     return rows[near[first]], places[near[first]], some[first]
@@ -185,7 +187,7 @@ def _divide(looks: Job, folder: Path, made_of: str) -> None:
     row, place = np.concatenate(rows), np.concatenate(places)
     if not len(row):
         raise DataError(
-            f'None of the {len(looks.files)} images can be compared: they are unreadable (see column reason of "{looks.out}") or '
+            f'None of the {len(looks.files)} images can be compared: they are unreadable (see column reason of "{looks.folder}") or '
             "uniform. Give others."
         )
     cell = _halves(place)
@@ -200,13 +202,13 @@ def _divide(looks: Job, folder: Path, made_of: str) -> None:
         place[mine].tofile(folder / f"{number}.places")
         low, high = place[mine].min(0).tolist(), place[mine].max(0).tolist()
         boxes.append({"pictures": size, "low": low, "high": high})
-    done = 0
+    count = 0
     for _, look in _read(looks):
-        numbers = cell[done : done + len(look)]
-        done += len(look)
+        numbers = cell[count : count + len(look)]
+        count += len(look)
         for number in np.unique(numbers).tolist():
-            with (folder / f"{number}.looks").open("ab") as kept:
-                kept.write(look[numbers == number].tobytes())
+            with (folder / f"{number}.looks").open("ab") as stream:
+                stream.write(look[numbers == number].tobytes())
     boxes = [box | {"digest": _digest(folder, number)} for number, box in enumerate(boxes)]
     write_atomically(folder / BOXES, json.dumps({"made_of": made_of, "boxes": boxes}).encode())
 
@@ -216,11 +218,11 @@ def _read(looks: Job) -> "Iterator[tuple[Rows, Looks]]":
     parquet, start = import_module("pyarrow.parquet"), 0
     for block, size in enumerate(looks.sizes):
         column = parquet.read_table(regular_path(looks.place(block)), columns=["look"])["look"].to_pylist()
-        known = [i for i, each in enumerate(column) if each is not None]
-        if known:
-            table = np.frombuffer(b"".join(column[i] for i in known), np.float32).reshape(len(known), -1)
+        present = [i for i, cell in enumerate(column) if cell is not None]
+        if present:
+            table = np.frombuffer(b"".join(column[i] for i in present), np.float32).reshape(len(present), -1)
             varied = table.any(1)  # not of one grey
-            yield start + np.array(known, np.int64)[varied], table[varied]
+            yield start + np.array(present, np.int64)[varied], table[varied]
         start += size
 
 
@@ -243,11 +245,11 @@ def _halves(places: "Places") -> "Rows":
     while waiting:
         rows = waiting.pop()
         axis = int(np.ptp(places[rows], axis=0).argmax())
-        along = places[rows, axis]
-        left = along < np.median(along)
-        if len(rows) <= MOST or not left.any():
+        values = places[rows, axis]
+        is_left = values < np.median(values)
+        if len(rows) <= MOST or not is_left.any():
             cell[rows] = number
             number += 1
         else:
-            waiting += [rows[~left], rows[left]]
+            waiting += [rows[~is_left], rows[is_left]]
     return cell

@@ -117,20 +117,20 @@ def _stamp(file: str) -> bytes:
     """Return size and time of an image's file, or of the shard that it is in; nothing of one that lies elsewhere."""
     for place in (file_of(file), in_shard(file)[0]):
         with suppress(OSError, ValueError):
-            about = os.stat(place)
-            return f"{about.st_size} {about.st_mtime_ns}".encode()
+            stat = os.stat(place)
+            return f"{stat.st_size} {stat.st_mtime_ns}".encode()
     return b""
 
 
 def _version(gallery: Path) -> str:
     """Return what changes with a gallery: the newest version of a table, size and time of a file."""
-    versions = sorted(each.name for each in gallery.glob("*.lance/_versions/*"))
+    versions = sorted(file.name for file in gallery.glob("*.lance/_versions/*"))
     return f" ({versions[0] if versions else _stamp(str(gallery)).decode()})"
 
 
-def _named(images: "Images", skipped: "Sequence[Skipped]") -> list[dict[str, Any]]:
+def _skip_rows(images: "Images", skipped: "Sequence[Skipped]") -> list[dict[str, Any]]:
     """Return a row for each image with its name and why it cannot be read."""
-    reasons = {each.file: each.reason for each in skipped}
+    reasons = {skip.file: skip.reason for skip in skipped}
     return [{"file": as_text(file), "reason": reasons.get(file)} for file in images.ids]
 
 
@@ -139,7 +139,7 @@ def _looks(images: "Images") -> list[dict[str, Any]]:
     from labelwise.images.split.lookalikes import fingerprints
 
     prints, faults = fingerprints(images)
-    rows = _named(images, skipped_rows(images.ids, faults))
+    rows = _skip_rows(images, skipped_rows(images.ids, faults))
     for i, row in enumerate(rows):
         row |= {} if i in faults else {"look": prints[i].tobytes()}
     return rows
@@ -154,27 +154,31 @@ def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str,
     from labelwise.tasks.retrieve import retrieve
 
     features = classifier.features(files)
-    rows, readable = _named(files, features.skipped), features.rows.tolist()
+    rows, readable = _skip_rows(files, features.skipped), features.rows.tolist()
     if not readable:
         return rows
     scores = classifier.scores(ImagesWithFeatures.readable(files, features))
     if job.question == "classify":
         answers = classify(scores, top=job.top, coverage=job.coverage, max_error=job.max_error)
-        for at, (row, one) in enumerate(zip(readable, answers, strict=True)):
-            top = [{"label": label, "probability": value} for label, value in one.top]
-            rows[row] |= {"answer": one.label, "probability": one.probability, "labels": list(one.labels)}
-            rows[row] |= {"top": top, "outlier_score": one.outlier}
-            rows[row] |= {"parents": list(one.parents)} if one.parents is not None else {}
+        for at, (row, prediction) in enumerate(zip(readable, answers, strict=True)):
+            top = [{"label": label, "probability": value} for label, value in prediction.top]
+            rows[row] |= {
+                "answer": prediction.label,
+                "probability": prediction.probability,
+                "labels": list(prediction.labels),
+            }
+            rows[row] |= {"top": top, "outlier_score": prediction.outlier}
+            rows[row] |= {"parents": list(prediction.parents)} if prediction.parents is not None else {}
             rows[row] |= {"level": "box", "probabilities": scores.reported[at]} if job.boxed else {}
     elif job.question == "outliers":
-        for row, each in zip(readable, outliers(scores), strict=True):
-            rows[row] |= {"outlier_score": each.score, "unknown": each.flagged}
+        for row, outlier in zip(readable, outliers(scores), strict=True):
+            rows[row] |= {"outlier_score": outlier.score, "unknown": outlier.flagged}
     elif job.question == "retrieve":
         near = retrieve(scores, open_gallery(job.gallery), job.top + 1, by=job.by)  # type: ignore[arg-type]
         for row, matches in zip(readable, near, strict=True):
             itself = os.path.realpath(files.ids[row])
-            others = [asdict(match) for match in matches if match.file != itself][: job.top]
-            rows[row] |= {"matches": [each | {"file": as_text(each["file"])} for each in others]}
+            matches_of_others = [asdict(match) for match in matches if match.file != itself][: job.top]
+            rows[row] |= {"matches": [outlier | {"file": as_text(outlier["file"])} for outlier in matches_of_others]}
     else:
         for row, embedding in zip(readable, scores.embeddings, strict=True):
             rows[row] |= {"embedding": embedding}

@@ -15,14 +15,14 @@ from labelwise.support.files import regular_path
 from labelwise.support.writable import write_file
 
 if TYPE_CHECKING:
-    from labelwise.tasks.joined import Decide, Joined
+    from labelwise.tasks.box_answers import Decide, Joined
 
 FILE = "joined.parquet"
 
 
 def write_joined(job: Job, records: Mapping[str, Record], decide: "Decide") -> list["Joined"]:
     """Write the joined answers of a finished job, and return them."""
-    from labelwise.tasks.joined import join
+    from labelwise.tasks.box_answers import join
 
     pyarrow, parquet = arrow(), import_module("pyarrow.parquet")
     answers = {}
@@ -32,18 +32,18 @@ def write_joined(job: Job, records: Mapping[str, Record], decide: "Decide") -> l
         for name, label, probabilities in zip(names, labels, each, strict=True):
             if label is not None and name in records:
                 answers[name] = label, np.asarray(probabilities, np.float32)
-    joined = join(records, answers, decide)
+    answers_of_groups = join(records, answers, decide)
     rows = [
         {
-            "file": as_text(one.name),
-            "answer": one.label,
-            "probability": one.probability,
-            "labels": [word for word, _ in one.counts],
-            "level": one.level,
+            "file": as_text(answer.name),
+            "answer": answer.label,
+            "probability": answer.probability,
+            "labels": [word for word, _ in answer.counts],
+            "level": answer.level,
         }
-        for one in joined
+        for answer in answers_of_groups
     ]
     sink = BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema_of(job)), sink)
-    write_file(Path(job.out) / FILE, sink.getbuffer())
-    return joined
+    write_file(Path(job.folder) / FILE, sink.getbuffer())
+    return answers_of_groups

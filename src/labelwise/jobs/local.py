@@ -10,19 +10,19 @@ from labelwise.jobs.parts import AHEAD, TRIES, Done, Parts
 from labelwise.support.processes import cancel_on_error, leave_to_parent
 
 
-def run_here(job: Parts, workers: int, done: Done) -> None:
-    """Answer the blocks that are missing; ``done`` is told how many images each had."""
+def run_here(job: Parts, workers: int, advance: Done) -> None:
+    """Answer the blocks that are missing; ``advance`` is told how many images each had."""
     missing, tries = job.missing, dict.fromkeys(job.missing, 0)
     while missing:
-        lost = _run(job, workers, missing, done)
-        for block in lost:
+        lost_blocks = _run(job, workers, missing, advance)
+        for block in lost_blocks:
             tries[block] += 1
             if tries[block] == TRIES:
                 raise job.deadly(block)
         missing = job.missing
 
 
-def _run(job: Parts, workers: int, blocks: list[int], done: Done) -> list[int]:
+def _run(job: Parts, workers: int, blocks: list[int], advance: Done) -> list[int]:
     """Answer blocks, and return those that were being worked on when a process died."""
     context = multiprocessing.get_context("spawn")
     threads = max(1, (os.cpu_count() or 1) // workers)
@@ -34,31 +34,31 @@ def _run(job: Parts, workers: int, blocks: list[int], done: Done) -> list[int]:
             for block in waiting:
                 running[pool.submit(_answer, block)] = block
                 if len(running) >= AHEAD * workers:
-                    _collect(running, job, done)
+                    _collect(running, job, advance)
             while running:
-                _collect(running, job, done)
+                _collect(running, job, advance)
         except BrokenProcessPool:
             return [block for block in running.values() if not job.is_done(block)]
     return []
 
 
-def _collect(running: "dict[Future[None], int]", job: Parts, done: Done) -> None:
+def _collect(running: "dict[Future[None], int]", job: Parts, advance: Done) -> None:
     for future in wait(running, return_when=FIRST_COMPLETED).done:
         future.result()
-        done(job.sizes[running.pop(future)])
+        advance(job.sizes[running.pop(future)])
 
 
 class _Open:
     """What a process of the pool keeps between blocks."""
 
     job: Parts
-    opened: Any
+    value: Any
 
 
 def _open(job: Parts, threads: int) -> None:
     leave_to_parent()
-    _Open.job, _Open.opened = job, job.open(threads)
+    _Open.job, _Open.value = job, job.open(threads)
 
 
 def _answer(block: int) -> None:
-    _Open.job.answer(_Open.opened, block)
+    _Open.job.answer(_Open.value, block)

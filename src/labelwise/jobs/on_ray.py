@@ -41,30 +41,30 @@ def _start(ray: Any, workers: int) -> None:
     ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
 
 
-def _run(ray: Any, starting: "Future[None] | None", job: Parts, workers: int, done: Done) -> None:
+def _run(ray: Any, starting: "Future[None] | None", job: Parts, workers: int, advance: Done) -> None:
     missing = job.missing
     if not missing:
         return
     if starting is not None:
         starting.result()
-    job, gpus = _placed(job, workers, ray.cluster_resources())
-    actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=TRIES - 1)(Worker)
-    box, waiting, left = [ray.put(job)], iter(missing), len(missing)
+    job, gpus = _resources(job, workers, ray.cluster_resources())
+    actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=TRIES - 1)(RayWorker)
+    box, waiting, remaining = [ray.put(job)], iter(missing), len(missing)
     # An actor gets blocks once it answers, so those for which the cluster has no room keep none.
     actors = [actor.remote() for _ in range(workers)]
     running: dict[Any, tuple[Any, int | None]] = {each.answer.remote(box, None): (each, None) for each in actors}
-    while left:
-        ((finished, *_), _) = ray.wait(list(running))
-        each, block = running.pop(finished)
-        _outcome(ray, finished, job, block)
+    while remaining:
+        ((ready, *_), _) = ray.wait(list(running))
+        each, block = running.pop(ready)
+        _outcome(ray, ready, job, block)
         if block is not None:
-            left -= 1
-            done(job.sizes[block])
+            remaining -= 1
+            advance(job.sizes[block])
         for _, following in zip(range(AHEAD if block is None else 1), waiting, strict=False):
             running[each.answer.remote(box, following)] = (each, following)
 
 
-def _placed(job: Parts, workers: int, cluster: dict[str, float]) -> tuple[Parts, float]:
+def _resources(job: Parts, workers: int, cluster: dict[str, float]) -> tuple[Parts, float]:
     """Return a job on the device that a cluster has, and what an actor takes of a GPU: those that are fewer than actors are shared."""
     gpus = cluster.get("GPU", 0.0)
     if job.device == "cuda" and not gpus:
@@ -74,10 +74,10 @@ def _placed(job: Parts, workers: int, cluster: dict[str, float]) -> tuple[Parts,
     return replace(job, device="cuda"), min(1.0, gpus / workers)
 
 
-def _outcome(ray: Any, finished: Any, job: Parts, block: int | None) -> None:
+def _outcome(ray: Any, result: Any, job: Parts, block: int | None) -> None:
     """Raise the error that a block ended with, in words."""
     try:
-        ray.get(finished)
+        ray.get(result)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, LabelwiseError):
             raise error.cause from None
@@ -88,7 +88,7 @@ def _outcome(ray: Any, finished: Any, job: Parts, block: int | None) -> None:
         raise job.deadly(block) from None
 
 
-class Worker:
+class RayWorker:
     """An actor: it opens what blocks need once, and answers block after block."""
 
     def __init__(self) -> None:

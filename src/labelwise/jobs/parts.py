@@ -33,7 +33,7 @@ Done = Callable[[int], None]  # is told how many images a finished block had
 class Parts(ABC):
     """Work in blocks; plain values, so that it can be sent to other processes and machines."""
 
-    out: str  # the folder of Parquet files
+    folder: str  # the folder of Parquet files
     device: str = "cpu"  # or cuda, or auto: what there is where the work is done
 
     @property
@@ -63,7 +63,7 @@ class Parts(ABC):
 
     def place(self, block: int) -> Path:
         """Return the file of a block."""
-        return Path(self.out) / f"part-{block:06d}.parquet"
+        return Path(self.folder) / f"part-{block:06d}.parquet"
 
     @property
     def missing(self) -> list[int]:
@@ -80,35 +80,37 @@ class Parts(ABC):
 
     def _record(self, block: int) -> Path:
         """Return the file that says what the file of a block was made of, and its digest."""
-        return Path(self.out) / f"_part-{block:06d}.made"
+        return Path(self.folder) / f"_part-{block:06d}.made"
 
     def begin(self) -> None:
         """Make the folder, or find what an earlier run of the same work left there; that of another is refused."""
         arrow()
-        out, about = Path(self.out), self.identity()
-        if out.exists() and not out.is_dir():
+        folder, identity = Path(self.folder), self.identity()
+        if folder.exists() and not folder.is_dir():
             raise UsageError(
-                f'"{out}" is a file; answers are written to a folder of Parquet files. Choose another name.'
+                f'"{folder}" is a file; answers are written to a folder of Parquet files. Choose another name.'
             )
-        file = out / ABOUT
-        if out.is_dir() and any(out.iterdir()) and not file.exists():
-            raise UsageError(f'"{out}" holds other files. Choose a folder that does not exist yet.')
+        file = folder / ABOUT
+        if folder.is_dir() and any(folder.iterdir()) and not file.exists():
+            raise UsageError(f'"{folder}" holds other files. Choose a folder that does not exist yet.')
         if file.exists():
-            stored = _read(file)
-            different = sorted(key for key in {*about, *stored} if about.get(key) != stored.get(key))
+            stored_identity = _read(file)
+            different = sorted(
+                key for key in {*identity, *stored_identity} if identity.get(key) != stored_identity.get(key)
+            )
             if different:
                 raise UsageError(
-                    f'"{out}" has answers of another job (different {", ".join(different)}) and cannot be continued. Choose another --out, '
+                    f'"{folder}" has answers of another job (different {", ".join(different)}) and cannot be continued. Choose another --out, '
                     "or delete that folder."
                 )
-            for left in out.iterdir():
-                if PART.fullmatch(left.name):
+            for leftover in folder.iterdir():
+                if PART.fullmatch(leftover.name):
                     with suppress(OSError):
-                        left.unlink()
+                        leftover.unlink()
             return
-        with writing(out):
-            out.mkdir(exist_ok=True)
-            write_atomically(file, json.dumps(about, indent=1).encode())
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+            write_atomically(file, json.dumps(identity, indent=1).encode())
 
     def write(self, block: int, content: bytes, schema: Any, tables: Iterable[Any]) -> None:
         """Write tables of pyarrow, one after another, as the file of a block, whole or not at all; ``content`` was asked for before they were made."""
@@ -127,18 +129,18 @@ class Parts(ABC):
         )
 
 
-def _record_of(content: bytes, written: bytes | memoryview) -> bytes:
-    return content + b"\n" + hashlib.sha256(written).hexdigest().encode()
+def _record_of(content: bytes, data: bytes | memoryview) -> bytes:
+    return content + b"\n" + hashlib.sha256(data).hexdigest().encode()
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        about = json.loads(read_regular(file, MOST_ABOUT))
+        document = json.loads(read_regular(file, MOST_ABOUT))
     except (OSError, ValueError, RecursionError):
-        about = None
-    if not isinstance(about, dict):
+        document = None
+    if not isinstance(document, dict):
         raise StoreError(f'"{file}" is damaged, so the job of this folder is unknown. Delete the folder.')
-    return about
+    return document
 
 
 def arrow() -> Any:

@@ -21,10 +21,10 @@ from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, be
 from labelwise.support.errors import UsageError
 from labelwise.support.processes import on_one_thread
 from labelwise.support.settings import check_range, setting
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 IMAGE_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-2, 5))
 LABEL_PENALTIES = tuple(10.0 ** (step / 2) for step in range(-6, 4))
@@ -56,13 +56,13 @@ class Solutions(NamedTuple):
 
     def scores(self, embeddings: Array, vectors: Array) -> Iterator[tuple[tuple[float, ...], Array]]:
         """Yield each pair of penalties and the scores of embeddings ``[n, d]`` against vectors ``[k, a]`` under it."""
-        rotated, ends = embeddings @ self.images, vectors @ self.labels
+        rotated_images, ends = embeddings @ self.images, vectors @ self.labels
         for label_penalty in LABEL_PENALTIES:
-            asked = self.middle @ (ends / (self.label_values + label_penalty)).T
+            label_weights = self.middle @ (ends / (self.label_values + label_penalty)).T
             for image_penalty in IMAGE_PENALTIES:
                 yield (
                     (image_penalty, label_penalty),
-                    rotated @ (asked / (self.image_values[:, None] + image_penalty)),
+                    rotated_images @ (label_weights / (self.image_values[:, None] + image_penalty)),
                 )
 
 

@@ -12,9 +12,9 @@ from labelwise.images.dataset import several_true
 from labelwise.methods.shared.image_method import ImageMethod
 from labelwise.methods.shared.linear import HeadModel, LinearModel
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ _CLASSES = {
 def _places() -> dict[str, str]:
     """Return the place of each method's class, "module:Class"; a plug-in's baseline follows its method."""
     places = {name: f"labelwise.methods.{place}" for name, place in _CLASSES.items()}
-    for name, (before, place) in ((name, more) for plugin in plugins() for name, more in plugin.METHODS.items()):
+    for name, (before, place) in ((name, entry) for plugin in plugins() for name, entry in plugin.METHODS.items()):
         at = [*places, before].index(before) + 1
         places = dict([*list(places.items())[:at], (name, place), *list(places.items())[at:]])
     return places

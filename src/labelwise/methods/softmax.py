@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 from labelwise.methods.shared.image_method import StartedMethod
 from labelwise.methods.shared.linear import LinearModel, SoftmaxModel
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labelwise.core.scores import UNKNOWN
+from labelwise.images.file_images import FileImages
 from labelwise.images.images import Images, Unreadable
 from labelwise.images.sheets import thumbnail
-from labelwise.images.stored import FileImages
 from labelwise.reporting.pages import PageImage, page_image, percent, render
 from labelwise.tasks.classify import Prediction
 
@@ -31,7 +31,7 @@ class Group:
     """The images with one answer: how many there are, and those that are shown."""
 
     count: int = 0
-    shown: list[tuple[float, int, PageImage, str]] = field(default_factory=list)  # a heap, the surest first
+    images: list[tuple[float, int, PageImage, str]] = field(default_factory=list)  # a heap, the surest first
 
 
 @dataclass
@@ -45,17 +45,17 @@ class Sheet:
         group = self.groups.setdefault(word, Group())
         group.count += 1
         doubt = -prediction.probability
-        if len(group.shown) == MOST and doubt < group.shown[0][0]:
+        if len(group.images) == MOST and doubt < group.images[0][0]:
             return  # surer than all that are shown
         words = ", ".join(f"{label} {percent(value)}" for label, value in prediction.top[:2])
         words = f"looks most like {prediction.top[0][0]}" if prediction.label == UNKNOWN else words
         entry = (doubt, -group.count, page_image(thumbnail(np.asarray(image), SIDE), file, "JPEG"), words)
-        (heappush if len(group.shown) < MOST else heappushpop)(group.shown, entry)
+        (heappush if len(group.images) < MOST else heappushpop)(group.images, entry)
 
     def page(self, model: str, labels: Sequence[str]) -> str:
         """Return the page as HTML, the images inside it; ``labels`` are offered as corrections."""
         groups = [
-            (word, group.count, [entry[2:] for entry in sorted(group.shown, reverse=True)])
+            (word, group.count, [entry[2:] for entry in sorted(group.images, reverse=True)])
             for word, group in sorted(self.groups.items(), key=lambda pair: (-pair[1].count, pair[0]))
         ]
         total = sum(group.count for group in self.groups.values())
@@ -83,9 +83,9 @@ def groups_page(names: Sequence[str], groups: Sequence[Sequence[str]]) -> str:
 def suspects_page(name: str, suspects: "Sequence[Suspect]", images: Images, labels: Sequence[str]) -> str:
     """Return a page of suspects in some data of this name; ``images`` are all of the data, labels those that it has."""
     cards = []
-    for one in suspects[:SUSPECTS]:
-        (pixels,) = images.read([one.row], images.shape or (3, SIDE, SIDE))
+    for suspect in suspects[:SUSPECTS]:
+        (pixels,) = images.read([suspect.row], images.shape or (3, SIDE, SIDE))
         if not isinstance(pixels, Unreadable) and pixels.ndim == 3:
-            cards.append((page_image(thumbnail(np.asarray(pixels), SIDE), one.file, "JPEG"), one))
+            cards.append((page_image(thumbnail(np.asarray(pixels), SIDE), suspect.file, "JPEG"), suspect))
     values = {"title": f"Suspects in {name}", "cards": cards, "total": len(suspects), "labels": labels}
     return render("suspects.html", values)

@@ -33,7 +33,7 @@ OPTIONAL = ("zero_shot", "ordinal", "promises", "verification", "retrieval")  # 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ReportPlan:
     """How cases are measured."""
 
     protocols: Iterable[str] = ()  # additional protocols as for ``lw.evaluate``
@@ -52,7 +52,7 @@ class Saved:
 class Case:
     """One classifier and its figures; what does not apply is None, and ``left_out`` says why."""
 
-    def __init__(self, name: str, saved: Saved, test_set: TestSet, unknown: TestSet | None, plan: Plan) -> None:
+    def __init__(self, name: str, saved: Saved, test_set: TestSet, unknown: TestSet | None, plan: ReportPlan) -> None:
         tell = plan.tell
         self.name, self.log, self.classifier = name, saved.log, saved.classifier
         self.names = self.classifier.labels.names
@@ -65,7 +65,7 @@ class Case:
             tell(f"{name}: encoding {len(unknown.split)} unknown images")
             self.evaluation = replace(evaluation, outliers=self.classifier.scores(unknown.split.images))
         try:
-            _ = evaluation.asked() if evaluation.multilabel else evaluation.targets
+            _ = evaluation.asked_labels() if evaluation.multilabel else evaluation.targets
         except DataError as error:
             raise DataError(f"{name} and {test_set.data} do not match. {error}") from None
         tell(f"{name}: timing")
@@ -73,7 +73,7 @@ class Case:
         tell(f"{name}: measuring")
         self._measure(plan, unknown)
 
-    def _measure(self, plan: Plan, unknown: TestSet | None) -> None:
+    def _measure(self, plan: ReportPlan, unknown: TestSet | None) -> None:
         evaluation, rule = self.evaluation, self.classifier.verifier
         own: By = rule.by if rule else "similarity"
         options: dict[str, Any] = {
@@ -89,8 +89,8 @@ class Case:
         )
         self.compared = min(len(self), COMPARED)
         self.accuracy, self.confusion, self.each = figures.accuracy or 0.0, figures.confusion, figures.labels
-        self.left_out = {PROTOCOLS[name].title: why for name, why in figures.left_out.items() if name in OPTIONAL}
-        self.right, self.sure = findings.answered(evaluation)
+        self.left_out = {PROTOCOLS[name].title: reason for name, reason in figures.left_out.items() if name in OPTIONAL}
+        self.right, self.sure = findings.answer_results(evaluation)
         self.errors = findings.answer_errors(evaluation) if evaluation.multilabel else None  # [n, k]
         self.calibration = findings.calibration(evaluation, self.closed or self.several)
         self.unknown = findings.unknown(evaluation, records.get("unknown"))

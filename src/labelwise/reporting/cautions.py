@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from labelwise.core.metrics import wilson
 from labelwise.reporting.case import Case
-from labelwise.reporting.pages import counted, percent
+from labelwise.reporting.pages import count_phrase, percent
 from labelwise.support.errors import listing
 
 FEW_IMAGES, FEW_OF_LABEL = 100, 5
@@ -27,13 +27,13 @@ def _about_images(case: Case) -> Iterator[str]:
         yield "The classifier has no hashes of its training images, so test images seen in training cannot be detected."
     if n < FEW_IMAGES:
         low, high = map(percent, wilson(case.accuracy, n))
-        yield f"Only {counted(n, 'test image')}: the 95 % interval of the accuracy is {low} to {high}."
-    missing = [one.label for one in case.each if not one.images]
+        yield f"Only {count_phrase(n, 'test image')}: the 95 % interval of the accuracy is {low} to {high}."
+    missing = [label.label for label in case.each if not label.images]
     if missing:
-        yield f"No test image of {counted(len(missing), 'label')}: {listing(missing, 6)}."
-    rare = [one.label for one in case.each if 0 < one.images < FEW_OF_LABEL]
+        yield f"No test image of {count_phrase(len(missing), 'label')}: {listing(missing, 6)}."
+    rare = [label.label for label in case.each if 0 < label.images < FEW_OF_LABEL]
     if rare and n >= FEW_IMAGES:
-        yield f"Fewer than {FEW_OF_LABEL} test images of {counted(len(rare), 'label')}: {listing(rare, 6)}."
+        yield f"Fewer than {FEW_OF_LABEL} test images of {count_phrase(len(rare), 'label')}: {listing(rare, 6)}."
     if case.test_set.unlabelled:
         yield f"{case.test_set.unlabelled} test images without a label are left out."
     if case.test_set.shape and case.test_set.shape != case.classifier.shape:  # files are read at the shape of each
@@ -42,7 +42,7 @@ def _about_images(case: Case) -> Iterator[str]:
             "files directly at that size may give different answers."
         )
     if skipped := origin.summary.get("training", {}).get("skipped", 0):
-        yield f"{counted(skipped, 'file')} could not be used in training; labelwise data check lists them."
+        yield f"{count_phrase(skipped, 'file')} could not be used in training; labelwise data check lists them."
 
 
 def _about_probabilities(case: Case) -> Iterator[str]:

@@ -18,9 +18,9 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
     """
     kind = "answer_ece" if cases[0].evaluation.multilabel else "ece"
     right = np.stack([case.right for case in cases])
-    mixed = right.any(0) & ~right.all(0)
+    partly_right = right.any(0) & ~right.all(0)
     sure = np.mean([case.sure for case in cases], 0, np.float64)
-    rows = np.argsort(-np.where(mixed, sure, -1.0), kind="stable")[: min(int(mixed.sum()), 2 * most)]
+    rows = np.argsort(-np.where(partly_right, sure, -1.0), kind="stable")[: min(int(partly_right.sum()), 2 * most)]
     errors = [percent(case.calibration.errors_after[kind]) for case in cases]
     return {
         "paired": [(case.name, compare_answers(right[0], case.right, seed=seed)) for case in cases[1:]],
@@ -33,7 +33,7 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
             for i, case in enumerate(cases)
             if case.verification
         ],
-        "mixed": int(mixed.sum()),  # images that some answer right and others wrong
+        "mixed": int(partly_right.sum()),  # images that some answer right and others wrong
         "disagreements": [_disagreement(cases, row) for row in rows.tolist()],  # the most confident of these
     }
 

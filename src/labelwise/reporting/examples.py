@@ -16,7 +16,7 @@ from labelwise.tasks.explain import explain
 SIDE = 112  # of an image on the page
 
 
-class Example(NamedTuple):
+class ExampleImage(NamedTuple):
     """An image and its answer: captions and images, the answer, whether it is right, the true label, the file."""
 
     images: list[tuple[str, PageImage]]
@@ -26,7 +26,7 @@ class Example(NamedTuple):
     file: str
 
 
-def examples(case: Case, most: int) -> tuple[list[Example], list[Example]]:
+def examples(case: Case, most: int) -> tuple[list[ExampleImage], list[ExampleImage]]:
     """Return the best and the worst answers: the most confident right ones, of many labels; the most confident wrong ones."""
     right = case.right.tolist()
     good = [row for row in np.argsort(-case.sure, kind="stable").tolist() if right[row]]
@@ -39,12 +39,14 @@ def examples(case: Case, most: int) -> tuple[list[Example], list[Example]]:
     return [_example(case, row) for row in best[:most]], [_example(case, row) for row in worst[:most]]
 
 
-def _example(case: Case, row: int) -> Example:
+def _example(case: Case, row: int) -> ExampleImage:
     file = case.evaluation.split.files[row]
-    return Example(_images(case, row, file), answer_words(case, row), bool(case.right[row]), truth(case, row), file)
+    return ExampleImage(
+        _images(case, row, file), answer_words(case, row), bool(case.right[row]), truth(case, row), file
+    )
 
 
-def _asked(case: Case, row: int) -> list[str]:
+def _explained_labels(case: Case, row: int) -> list[str]:
     """Return the labels of a heat map: the answer, and the true label to set it against where it is another.
 
     Where several may be true, that of the worst answer, or the most probable one where all answers are right.
@@ -62,7 +64,10 @@ def answer_words(case: Case, row: int) -> str:
         return f"{UNKNOWN}, looks most like {case.names[int(scores.best[row])]}"
     if not case.evaluation.multilabel:
         return f"{case.names[int(scores.best[row])]} {percent(float(case.sure[row]))}"
-    return ", ".join(name for name, yes in zip(case.names, scores.agreed[row].tolist(), strict=True) if yes) or "none"
+    return (
+        ", ".join(name for name, accepted in zip(case.names, scores.agreed[row].tolist(), strict=True) if accepted)
+        or "none"
+    )
 
 
 def truth(case: Case, row: int) -> str:
@@ -86,7 +91,10 @@ def _images(case: Case, row: int, file: str) -> list[tuple[str, PageImage]]:
     if plain is None:
         return []
     try:
-        why = explain(scores, *_asked(case, row))
+        explanation = explain(scores, *_explained_labels(case, row))
     except UnsupportedError:
         return [("image", plain)]
-    return [("image", plain), (why.title, page_image(why.overlay(SIDE), f"{why.title}: {file}", "JPEG"))]
+    return [
+        ("image", plain),
+        (explanation.title, page_image(explanation.overlay(SIDE), f"{explanation.title}: {file}", "JPEG")),
+    ]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from labelwise.core.classifier import Classifier
 from labelwise.core.metrics import Reliability, reliability
 from labelwise.core.scores import Scores
-from labelwise.evaluation.closed import ClosedResult
+from labelwise.evaluation.closed_set import ClosedResult
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.evaluation.multilabel import MultilabelResult
 from labelwise.evaluation.outliers import OutlierResult
@@ -46,7 +46,7 @@ class UnknownFigures:
         return 0.0 if self.limit is None else float((self.known > self.limit).mean())
 
 
-def answered(evaluation: Evaluation) -> tuple[NDArray[np.bool_], Floats]:
+def answer_results(evaluation: Evaluation) -> tuple[NDArray[np.bool_], Floats]:
     """Return whether each image is answered right, and the probability of the answer ``[n]``.
 
     Where several labels may be true, all answers must be right, and the least probable of them counts.
@@ -55,14 +55,14 @@ def answered(evaluation: Evaluation) -> tuple[NDArray[np.bool_], Floats]:
         scores = evaluation.scores
         best = np.asarray(scores.best)
         return best == evaluation.targets, np.take_along_axis(scores.probabilities, best[:, None], 1)[:, 0]
-    scores, truths = evaluation.asked()
-    yes = np.asarray(scores.yes)
-    return (scores.agreed == truths).all(1), np.maximum(yes, 1 - yes).min(1)
+    scores, truths = evaluation.asked_labels()
+    accepted = np.asarray(scores.yes)
+    return (scores.agreed == truths).all(1), np.maximum(accepted, 1 - accepted).min(1)
 
 
 def answer_errors(evaluation: Evaluation) -> Floats:
     """Return how far each probability of a yes is from the truth ``[n, k]``; 0 for labels that the data do not know."""
-    scores, truths = evaluation.asked()
+    scores, truths = evaluation.asked_labels()
     columns = [evaluation.classifier.labels.index(name) for name in scores.classifier.labels.names]
     errors = np.zeros_like(np.asarray(evaluation.scores.yes))
     errors[:, columns] = abs(np.asarray(scores.yes) - truths)
@@ -71,7 +71,7 @@ def answer_errors(evaluation: Evaluation) -> Floats:
 
 def calibration(evaluation: Evaluation, result: ClosedResult | MultilabelResult | None) -> CalibrationFigures:
     """Return probabilities against the truth; the result holds the errors after calibration."""
-    after, truth = evaluation.asked() if evaluation.multilabel else evaluation.labelled()
+    after, truth = evaluation.asked_labels() if evaluation.multilabel else evaluation.labelled()
     before = uncalibrated(after)
 
     def bins(scores: Scores) -> Reliability:
@@ -102,8 +102,8 @@ def training_estimate(classifier: Classifier) -> Mapping[str, Any] | None:
     """Return what training images, each left out, or validation images said of it when it was fitted, with ``how`` in words."""
     words = {"leave_one_out": "training images (by leave-one-out)", "validation": "validation images"}
     summary = classifier.origin.summary
-    about = {"labels_by": summary.get("labels_by", "")}
-    return next(({**summary[kind], **about, "how": how} for kind, how in words.items() if kind in summary), None)
+    origin = {"labels_by": summary.get("labels_by", "")}
+    return next(({**summary[kind], **origin, "how": basis} for kind, basis in words.items() if kind in summary), None)
 
 
 def plane(evaluation: Evaluation) -> Floats:

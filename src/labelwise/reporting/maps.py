@@ -41,12 +41,12 @@ def confusions(case: Case) -> dict[str, Any] | None:
 
 def matrix(counts: Counts, names: Sequence[str]) -> Markup:
     """Return counts ``[k, k]`` of true labels (rows) and answers: the darker, the larger the share of the row."""
-    k, named = len(names), len(names) <= NAMED
-    side = 30 if k <= COUNTED else 15 if named else max(2.0, 480 / k)
-    left = min(320.0, 14 + LETTER * max(map(len, names))) if named else 40.0
-    top, size = left if named else 28.0, k * side
+    k, has_names = len(names), len(names) <= NAMED
+    side = 30 if k <= COUNTED else 15 if has_names else max(2.0, 480 / k)
+    left = min(320.0, 14 + LETTER * max(map(len, names))) if has_names else 40.0
+    top, size = left if has_names else 28.0, k * side
     inside = f'<rect class="sheet" x="{left:g}" y="{top:g}" width="{size:g}" height="{size:g}"/>'
-    inside += (_named_cells if named else _cells)(counts, names, (left, top, side))
+    inside += (_named_cells if has_names else _cells)(counts, names, (left, top, side))
     inside += "".join(_names(names, (left, top, side)))
     inside += words(2, top + size + 16, "true ↓   answer →", "start", "soft")
     title = f"Confusion matrix of {k} labels; the list next to it has the most frequent confusions"
@@ -57,19 +57,19 @@ def matrix(counts: Counts, names: Sequence[str]) -> Markup:
 def _named_cells(counts: Counts, names: Sequence[str], corner: tuple[float, float, float]) -> str:
     """Return cells with titles; ``corner`` is the left, the top and the side of the first."""
     left, top, side = corner
-    out, totals = "", counts.sum(1).tolist()
+    cells, totals = "", counts.sum(1).tolist()
     for row, column in np.argwhere(counts).tolist():
         count = int(counts[row, column])
         share = count / totals[row]
         x, y = left + column * side, top + row * side
         title = f"{names[row]} → {names[column]}: {count} of {totals[row]}"
-        out += (
+        cells += (
             f'<rect class="{"fa" if row == column else "fb"}" x="{x + 0.5:g}" y="{y + 0.5:g}" width="{side - 1:g}" '
             f'height="{side - 1:g}" fill-opacity="{0.12 + 0.88 * share:.2f}"><title>{escape(title)}</title></rect>'
         )
         if len(names) <= COUNTED:
-            out += words(x + side / 2, y + side / 2 + 4, str(count), kind="on" if share > 0.5 else "strong")
-    return out
+            cells += words(x + side / 2, y + side / 2 + 4, str(count), kind="on" if share > 0.5 else "strong")
+    return cells
 
 
 def _cells(counts: Counts, _: Sequence[str], corner: tuple[float, float, float]) -> str:
@@ -133,13 +133,14 @@ def _free_spot(point: tuple[float, float], name: str, boxes: Sequence[Box], size
     x, y = point
     wide = LETTER * len(name)
     above, below, middle = y - 5 - LINE, y + 4, x - wide / 2
-    beside = [(x + 7, y - 7), (x - 7 - wide, y - 7), (middle, above - 2), (middle, below + 2)]
+    side_boxes = [(x + 7, y - 7), (x - 7 - wide, y - 7), (middle, above - 2), (middle, below + 2)]
     corners = [(side, level) for side in (x + 5, x - 5 - wide) for level in (above, below)]
-    for left, top in (*beside, *corners):
+    for left, top in (*side_boxes, *corners):
         box = (left, top, left + wide, top + LINE)
         inside = box[0] >= 2 and box[1] >= 2 and box[2] <= size[0] - 2 and box[3] <= size[1] - 2
         if inside and all(
-            box[2] <= one[0] or one[2] <= box[0] or box[3] <= one[1] or one[3] <= box[1] for one in boxes
+            box[2] <= box_taken[0] or box_taken[2] <= box[0] or box[3] <= box_taken[1] or box_taken[3] <= box[1]
+            for box_taken in boxes
         ):
             return box
     return None

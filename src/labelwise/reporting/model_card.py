@@ -54,9 +54,9 @@ def _estimate(summary: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the estimated accuracy on new images, unless no person chose the labels."""
     if summary.get("labels_by"):
         return None
-    for key, how in (("leave_one_out", "leave-one-out"), ("validation", "validation images")):
+    for key, basis in (("leave_one_out", "leave-one-out"), ("validation", "validation images")):
         if key in summary:
-            return {**summary[key], "how": how}
+            return {**summary[key], "how": basis}
     return None
 
 
@@ -119,8 +119,8 @@ def _figures(classifier: Classifier) -> str:
     if "ece_after" in calibration:
         rows.append(("calibration error (ECE)", percent(calibration["ece_after"]), ""))
     table = "\n".join(f"| {name} | {value} | {interval} |" for name, value, interval in rows)
-    how = f"Estimated by {estimate['how']} on {estimate['images']} images, for new images like these."
-    return f"{how}\n\n| figure | value | 95 % interval |\n|---|---|---|\n{table}"
+    basis = f"Estimated by {estimate['how']} on {estimate['images']} images, for new images like these."
+    return f"{basis}\n\n| figure | value | 95 % interval |\n|---|---|---|\n{table}"
 
 
 def _limits(classifier: Classifier) -> str:
@@ -128,15 +128,15 @@ def _limits(classifier: Classifier) -> str:
         "It was measured on images like its training images. Other cameras, places or seasons can lower its accuracy."
     ]
     if classifier.familiarity.rule is not None:
-        known = classifier.origin.summary.get("calibration", {}).get("keep")
-        share = f" It was set to accept {percent(known)} of known images." if known else ""
+        keep = classifier.origin.summary.get("calibration", {}).get("keep")
+        share = f" It was set to accept {percent(keep)} of known images." if keep else ""
         lines.append(f'"Unknown" is a rule of thumb, and some images of other things get a label.{share}')
     else:
         lines.append("It has no rule for unknown images: an image of anything gets one of its labels.")
     confused = (_estimate(classifier.origin.summary) or {}).get("confused") or []
     lines += [
-        f'"{_plain(one["label"])}" is taken for "{_plain(one["taken_for"])}" ({one["count"]} times).'
-        for one in confused[:5]
+        f'"{_plain(pair["label"])}" is taken for "{_plain(pair["taken_for"])}" ({pair["count"]} times).'
+        for pair in confused[:5]
     ]
     if classifier.unseen:
         lines.append(f"{len(classifier.unseen)} labels had no training image, only a description.")
@@ -145,8 +145,8 @@ def _limits(classifier: Classifier) -> str:
 
 def _labels(classifier: Classifier) -> str:
     names = classifier.labels.names
-    rest = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(map(_plain, names[:LISTED])) + rest
+    ending = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(map(_plain, names[:LISTED])) + ending
 
 
 def _plain(text: str) -> str:

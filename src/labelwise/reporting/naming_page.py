@@ -24,20 +24,21 @@ def naming_page(
     """
     values = {
         "title": title,
-        "clusters": [(one, examples[one.cluster], doubts(one)) for one in clusters],
+        "clusters": [(cluster, examples[cluster.cluster], doubts(cluster)) for cluster in clusters],
         "images": {row: page_image(thumbnail(image, SIDE), files[row]) for row, image in images.items()},
         "files": files,
     }
     return render("naming.html", values)
 
 
-def doubts(one: NamedCluster) -> list[str]:
+def doubts(cluster: NamedCluster) -> list[str]:
     """Return the doubts about a cluster; empty if no figure stands out."""
     doubtful = {
-        "the name is in doubt": one.certainty < DOUBTFUL,
-        "other clusterings divide it differently": one.together < APART,
-        "most other clusterings give it another name": not one.answered and one.agreement < one.together / 2,
-        "larger than expected": 0 < OFF * one.share < one.size,
-        "smaller than expected": one.share > 0 and one.size < one.share / OFF,
+        "the name is in doubt": cluster.certainty < DOUBTFUL,
+        "other clusterings divide it differently": cluster.together < APART,
+        "most other clusterings give it another name": not cluster.answered
+        and cluster.agreement < cluster.together / 2,
+        "larger than expected": 0 < OFF * cluster.share < cluster.size,
+        "smaller than expected": cluster.share > 0 and cluster.size < cluster.share / OFF,
     }
     return [words for words, true in doubtful.items() if true]

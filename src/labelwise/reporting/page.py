@@ -18,7 +18,7 @@ from labelwise.evaluation.tables import PROMISE_HEADS, promise_rows, threshold_r
 from labelwise.evaluation.test_set import TestSet, select_test_sets
 from labelwise.images.dataset import Dataset
 from labelwise.reporting import maps, plots
-from labelwise.reporting.case import Case, Plan, Saved, read_log
+from labelwise.reporting.case import Case, ReportPlan, Saved, read_log
 from labelwise.reporting.cautions import cautions
 from labelwise.reporting.comparison import compare
 from labelwise.reporting.examples import examples
@@ -94,29 +94,37 @@ def make_report(classifier: Model, data: Source, settings: ReportSettings | None
     """
     settings = settings or ReportSettings()
     settings.tell("loading")
-    saved = {name: _opened(model) for name, model in _models(classifier, settings).items()}
+    models = {name: _open_model(model) for name, model in _models(classifier, settings).items()}
     settings.tell("reading data")
-    classifiers = [one.classifier for one in saved.values()]
+    classifiers = [entry.classifier for entry in models.values()]
     test_sets = _test_sets(
-        classifiers, lambda one: data(one) if callable(data) else read_data(one, data), settings.split
+        classifiers, lambda entry: data(entry) if callable(data) else read_data(entry, data), settings.split
     )
     outliers: Sequence[TestSet | None] = [None] * len(test_sets)
     if (given := settings.unknown) is not None:
-        read = given if callable(given) else lambda one: read_unknown(one, given)
+        read = given if callable(given) else lambda entry: read_unknown(entry, given)
         outliers = _test_sets(classifiers, read, None, unknown=True)
     cases = [
-        Case(name, one, test_set, unknown, Plan(protocols=settings.protocols, seed=settings.seed, tell=settings.tell))
-        for (name, one), test_set, unknown in zip(saved.items(), test_sets, outliers, strict=True)
+        Case(
+            name,
+            entry,
+            test_set,
+            unknown,
+            ReportPlan(protocols=settings.protocols, seed=settings.seed, tell=settings.tell),
+        )
+        for (name, entry), test_set, unknown in zip(models.items(), test_sets, outliers, strict=True)
     ]
     settings.tell("drawing the page")
-    case, first, figures = cases[0], test_sets[0], [case_figures(one) for one in cases]
+    case, first, figures = cases[0], test_sets[0], [case_figures(entry) for entry in cases]
     every: dict[str, Any] = {"data": first.data, "split": first.name, "labelwise": __version__}
     every |= {"measured": first.figures(), **({"measured_unknown": outliers[0].figures()} if outliers[0] else {})}
     every |= figures[0]
     comparison = compare(cases, settings.seed, settings.examples) if len(cases) > 1 else None
     if comparison:
-        paired = [{"model": name, "against": case.name, **to_json(result)} for name, result in comparison["paired"]]
-        every |= {"compare": figures[1:], "paired": paired}
+        comparisons = [
+            {"model": name, "against": case.name, **to_json(result)} for name, result in comparison["paired"]
+        ]
+        every |= {"compare": figures[1:], "paired": comparisons}
     title = f"{case.name} on {first.data}"
     html = render("report.html", {"title": title, "figures": figures, **_values(cases, comparison, settings)})
     return Report(title=title, html=html, figures=every)
@@ -150,10 +158,12 @@ def _test_sets(
 ) -> list[TestSet]:
     """Return the images for each classifier, read once per input shape."""
     readings: dict[tuple[int, ...], Dataset] = {}
-    for one in classifiers:
-        if one.shape not in readings:
-            readings[one.shape] = read(one)
-    return select_test_sets([(one, readings[one.shape]) for one in classifiers], split, unknown=unknown)
+    for classifier in classifiers:
+        if classifier.shape not in readings:
+            readings[classifier.shape] = read(classifier)
+    return select_test_sets(
+        [(classifier, readings[classifier.shape]) for classifier in classifiers], split, unknown=unknown
+    )
 
 
 def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
@@ -162,15 +172,15 @@ def _models(classifier: Model, settings: ReportSettings) -> dict[str, Model]:
     if first is None and isinstance(classifier, Classifier | Saved):
         own = classifier if isinstance(classifier, Classifier) else classifier.classifier
         first = str(getattr(own.origin.method, "name", "classifier"))
-    first, others = first or Path(str(classifier)).name, settings.compare or {}
-    if first in others:
+    first, rivals = first or Path(str(classifier)).name, settings.compare or {}
+    if first in rivals:
         raise UsageError(
-            f'Compared classifiers need different names; "{first}" occurs twice. Given: {listing([first, *others])}.'
+            f'Compared classifiers need different names; "{first}" occurs twice. Given: {listing([first, *rivals])}.'
         )
-    return {first: classifier, **others}
+    return {first: classifier, **rivals}
 
 
-def _opened(model: Model) -> Saved:
+def _open_model(model: Model) -> Saved:
     if isinstance(model, Saved):
         return model
     return Saved(classifier=model) if isinstance(model, Classifier) else open_saved(model)

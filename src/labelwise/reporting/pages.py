@@ -40,7 +40,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"at": at, "percent": percent, "three": three, "thousands": thousands, "counted": counted}
+    environment.filters |= {
+        "at": at,
+        "percent": percent,
+        "three": three,
+        "thousands": thousands,
+        "counted": count_phrase,
+    }
     environment.globals |= {"source": _source, "words": FIGURES, "facts": FACTS}
     return environment
 
@@ -80,6 +86,6 @@ def thousands(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
-def counted(count: int, what: str) -> str:
+def count_phrase(count: int, noun: str) -> str:
     """Return a count and a noun, such as "2 images"."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -46,17 +46,23 @@ def _bins(name: str, bins: Reliability, colour: int) -> Series:
 
 def promised_errors(result: PromiseResult) -> Plot:
     """Return measured over promised shares of wrong answers."""
-    points = [(one.promise, one.wrong, one.interval) for one in result.errors]
-    return _promised(points, "wrong answers", 0, max(max(one.promise, one.interval[1]) for one in result.errors) * 1.1)
+    points = [(entry.promise, entry.wrong, entry.interval) for entry in result.errors]
+    return _promise_plot(
+        points, "wrong answers", 0, max(max(entry.promise, entry.interval[1]) for entry in result.errors) * 1.1
+    )
 
 
 def promised_lists(result: PromiseResult) -> Plot:
     """Return measured over promised shares of lists with the right label."""
-    points = [(one.promise, one.covered, one.interval) for one in result.lists]
-    return _promised(points, "lists with the right label", min(0.75, *(one.interval[0] for one in result.lists)), 1)
+    points = [(entry.promise, entry.covered, entry.interval) for entry in result.lists]
+    return _promise_plot(
+        points, "lists with the right label", min(0.75, *(entry.interval[0] for entry in result.lists)), 1
+    )
 
 
-def _promised(points: Sequence[tuple[float, float, tuple[float, float]]], what: str, low: float, high: float) -> Plot:
+def _promise_plot(
+    points: Sequence[tuple[float, float, tuple[float, float]]], title: str, low: float, high: float
+) -> Plot:
     titles = [f"promised {percent(promise)}, measured {percent(share)}" for promise, share, _ in points]
     series = [
         Series(points=[(low, low), (high, high)], name="as promised", colour=5, dashed=True),
@@ -68,8 +74,8 @@ def _promised(points: Sequence[tuple[float, float, tuple[float, float]]], what: 
             titles=titles,
         ),
     ]
-    x, y = (Axis(label=f"{what}, {kind}", low=low, high=high, form="percent") for kind in ("promised", "measured"))
-    return draw(series, x, y, title=f"Share of {what}: measured over promised")
+    x, y = (Axis(label=f"{title}, {kind}", low=low, high=high, form="percent") for kind in ("promised", "measured"))
+    return draw(series, x, y, title=f"Share of {title}: measured over promised")
 
 
 def outlier_scores(figures: UnknownFigures) -> Plot:
@@ -78,16 +84,16 @@ def outlier_scores(figures: UnknownFigures) -> Plot:
     if figures.outliers is not None:
         kinds.append(("unknown images", figures.outliers, 1))
     limit = None if figures.limit is None else (figures.limit, "unknown →")
-    ordered = sorted(score for _, scores, _ in kinds for score in scores.tolist())
-    usual = ordered[min(len(ordered) - 1, int(0.995 * len(ordered)))]
-    low, high = range_of([ordered[0], usual, *(limit or ())[:1]])
+    values = sorted(score for _, scores, _ in kinds for score in scores.tolist())
+    usual = values[min(len(values) - 1, int(0.995 * len(values)))]
+    low, high = range_of([values[0], usual, *(limit or ())[:1]])
     series = []
     for name, scores, colour in kinds:
         counts = np.histogram(np.clip(scores, low, high), BARS, (low, high))[0]
         shares = (counts / len(scores)).tolist()
         points = [(low + i * (high - low) / BARS, share) for i, share in enumerate(shares)] + [(high, 0.0)]
         series.append(Series(points=points, name=f"{name} ({len(scores)})", colour=colour, kind="steps"))
-    top = max(y for one in series for _, y in one.points)
+    top = max(y for line in series for _, y in line.points)
     x = Axis(label=FIGURES["outlier_score"], low=low, high=high)
     y = Axis(label="share of images", high=top * 1.12, form="percent")
     return draw(series, x, y, title="Histogram of outlier scores with the threshold", limit=limit)
@@ -96,12 +102,12 @@ def outlier_scores(figures: UnknownFigures) -> Plot:
 def seen_over_unseen(result: ZeroShotResult) -> Plot:
     """Return the curve of both accuracies for every gap, with no gap and the chosen gap marked."""
     curve = list(zip(result.curve.unseen.tolist(), result.curve.seen.tolist(), strict=True))
-    without = (result.unseen_without_gap, result.seen_without_gap)
-    chosen = f"chosen gap {result.gap:.3g}"
+    point_without_gap = (result.unseen_without_gap, result.seen_without_gap)
+    caption = f"chosen gap {result.gap:.3g}"
     series = [
         Series(points=curve, name=f"every gap, area {result.area:.3f}"),
-        Series(points=[without], name="no gap", colour=1, kind="dots", sizes=[5]),
-        Series(points=[(result.unseen, result.seen)], name=chosen, colour=2, kind="dots", sizes=[5]),
+        Series(points=[point_without_gap], name="no gap", colour=1, kind="dots", sizes=[5]),
+        Series(points=[(result.unseen, result.seen)], name=caption, colour=2, kind="dots", sizes=[5]),
     ]
     x, y = (
         Axis(label=f"accuracy on labels {FIGURES[kind]}", form="percent", ticks=SHARES) for kind in ("unseen", "seen")
@@ -115,7 +121,7 @@ def det(curves: Sequence[tuple[str, float, DetCurve, int]]) -> Plot:
         Axis(label=label, low=ERRORS[0], high=ERRORS[-1], ticks=ERRORS, form="percent", probit=True)
         for label in ("different pairs called the same", "same pairs missed")
     )
-    series = [one for curve in curves for one in _errors(*curve)]
+    series = [line for curve in curves for line in _errors(*curve)]
     return draw(series, x, y, title="Detection error trade-off of pairs of images")
 
 
@@ -145,7 +151,7 @@ def training(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     epochs = [int(line["epoch"]) + 1 for line in lines]
     x = Axis(
-        label="epoch", low=min(epochs), high=max(epochs), ticks=round_values(min(epochs), max(epochs), 8, whole=True)
+        label="epoch", low=min(epochs), high=max(epochs), ticks=round_values(min(epochs), max(epochs), 8, integers=True)
     )
     kind: Literal["line", "both"] = "both" if len(lines) <= 12 else "line"
 

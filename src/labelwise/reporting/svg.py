@@ -68,15 +68,15 @@ class Plot(NamedTuple):
     legend: tuple[Series, ...]
 
 
-def round_values(low: float, high: float, most: int = 5, *, whole: bool = False) -> tuple[float, ...]:
+def round_values(low: float, high: float, most: int = 5, *, integers: bool = False) -> tuple[float, ...]:
     """Return about so many round values from low to high, which are whole numbers if asked for."""
     if not high > low:
         return (low,)
-    steps = (1, 2, 5, 10) if whole else (1, 2, 2.5, 5, 10)
+    steps = (1, 2, 5, 10) if integers else (1, 2, 2.5, 5, 10)
     power = 10.0 ** math.floor(math.log10((high - low) / most))
     sizes = (step * scale for scale in (power, 10 * power) for step in steps)
-    least = 1.0 if whole else 0.0
-    size = next(each for each in sizes if each >= least and high - low <= each * most * (1 + 1e-9))
+    least = 1.0 if integers else 0.0
+    size = next(candidate for candidate in sizes if candidate >= least and high - low <= candidate * most * (1 + 1e-9))
     room = 1e-9 * (high - low)
     first, last = math.ceil((low - room) / size), math.floor((high + room) / size)
     return tuple(float(f"{place * size:.12g}") for place in range(first, last + 1))
@@ -94,8 +94,8 @@ def range_of(values: Sequence[float]) -> tuple[float, float]:
 
 def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limit: tuple[float, str] | None = None) -> Plot:
     """Return a plot; ``title`` says what it shows to those who do not see it, ``limit`` is where a line stands and its name."""
-    inside = "".join([*_grid(x, y), *(_marks(one, x, y) for one in series), _limit(*limit, x) if limit else ""])
-    return Plot(frame(inside, (WIDTH, HEIGHT), title), tuple(one for one in series if one.name))
+    inside = "".join([*_grid(x, y), *(_marks(line, x, y) for line in series), _limit(*limit, x) if limit else ""])
+    return Plot(frame(inside, (WIDTH, HEIGHT), title), tuple(line for line in series if line.name))
 
 
 def frame(
@@ -114,25 +114,25 @@ def frame(
 
 def words(x: float, y: float, text: str, anchor: str = "middle", kind: str = "") -> str:
     """Return a word at a place."""
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'
+    attribute = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{attribute}>{escape(text)}</text>'
 
 
-def _across(axis: Axis, value: float) -> float:
+def _x(axis: Axis, value: float) -> float:
     return LEFT + axis.place(value) * (WIDTH - LEFT - RIGHT)
 
 
-def _down(axis: Axis, value: float) -> float:
+def _y(axis: Axis, value: float) -> float:
     return TOP + (1 - axis.place(value)) * (HEIGHT - TOP - BOTTOM)
 
 
 def _grid(x: Axis, y: Axis) -> Iterator[str]:
     low, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     for value in y.marks():
-        at = _down(y, value)
+        at = _y(y, value)
         yield f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>' + words(LEFT - 6, at + 4, y.words(value), "end")
     for value in x.marks():
-        at = _across(x, value)
+        at = _x(x, value)
         yield f'<path class="tick" d="M{at:.1f} {low}v4"/>' + words(at, low + 17, x.words(value))
     yield f'<path class="axis" d="M{LEFT} {low}H{right}"/>' + words((LEFT + right) / 2, HEIGHT - 5, x.label)
     middle = (TOP + low) / 2
@@ -141,24 +141,24 @@ def _grid(x: Axis, y: Axis) -> Iterator[str]:
 
 def _marks(series: Series, x: Axis, y: Axis) -> str:
     rows = [i for i, point in enumerate(series.points) if all(map(math.isfinite, point))]
-    places = [(_across(x, series.points[i][0]), _down(y, series.points[i][1])) for i in rows]
+    places = [(_x(x, series.points[i][0]), _y(y, series.points[i][1])) for i in rows]
     if not places:
         return ""
     if series.kind == "steps":
         return _steps(places, series.letter)
-    out = ""
+    marks = ""
     for (middle, _), row in zip(places, rows if series.bars else (), strict=bool(series.bars)):
-        low, high = (_down(y, end) for end in series.bars[row])
-        out += _bar(middle, low, high, series.letter)
+        low, high = (_y(y, end) for end in series.bars[row])
+        marks += _bar(middle, low, high, series.letter)
     if series.kind in ("line", "both"):
         dash = " dash" if series.dashed else ""
-        out += f'<path class="line s{series.letter}{dash}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in places)}"/>'
+        marks += f'<path class="line s{series.letter}{dash}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in places)}"/>'
     if series.kind in ("dots", "both"):
         for i, (a, b) in zip(rows, places, strict=True):
             size = series.sizes[i] if series.sizes else 3
             title = f"<title>{escape(series.titles[i])}</title>" if series.titles else ""
-            out += f'<circle class="f{series.letter}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{title}</circle>'
-    return out
+            marks += f'<circle class="f{series.letter}" cx="{a:.1f}" cy="{b:.1f}" r="{size:.1f}">{title}</circle>'
+    return marks
 
 
 def _bar(x: float, low: float, high: float, colour: str) -> str:
@@ -173,7 +173,7 @@ def _steps(places: Sequence[tuple[float, float]], colour: str) -> str:
 
 
 def _limit(value: float, name: str, x: Axis) -> str:
-    at = _across(x, value)
-    beside = (at + 5, "start") if at < WIDTH * 0.6 else (at - 5, "end")
+    at = _x(x, value)
+    text_place = (at + 5, "start") if at < WIDTH * 0.6 else (at - 5, "end")
     line = f'<path class="limit" d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-    return line + words(beside[0], TOP + 11, name, beside[1], "strong")
+    return line + words(text_place[0], TOP + 11, name, text_place[1], "strong")

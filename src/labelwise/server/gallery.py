@@ -85,7 +85,7 @@ class ServedStore:
     def near(self, query: Scores | Sentence, count: int) -> list[tuple[str, str, float]]:
         """Return the most similar images, or those that a sentence fits best: name, id and score of each."""
         matches = _matches(query, self.gallery, count)
-        rows = self.gallery.known([one.file for one in matches])
+        rows = self.gallery.rows_of([one.file for one in matches])
         return [
             (_short(Path(one.file), None), f"{rows[one.file]:08x}{_id(Path(one.file))}", one.score)
             for one in matches

@@ -49,9 +49,9 @@ T = TypeVar("T")
 
 def user_folder() -> Path:
     """Return the user's cache folder: ``LABELWISE_CACHE``, or the default of the system."""
-    named = os.environ.get(VARIABLE, "")
-    if named and named != OFF:
-        return Path(named)
+    path = os.environ.get(VARIABLE, "")
+    if path and path != OFF:
+        return Path(path)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "labelwise"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "labelwise"
@@ -71,12 +71,12 @@ def is_own(folder: Path | None = None) -> bool:
     """Return whether a folder, by default ``user_folder``, is private or missing; if it is not, warn once."""
     folder = folder or user_folder()
     try:
-        about = os.stat(folder)
+        info = os.stat(folder)
     except OSError:
         return True
-    if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
+    if hasattr(os, "geteuid") and info.st_uid != os.geteuid():
         fault = "belongs to another user"
-    elif about.st_mode & stat.S_IWOTH:
+    elif info.st_mode & stat.S_IWOTH:
         fault = "can be written by every user (chmod o-w changes that)"
     else:
         return True
@@ -102,7 +102,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class Contents:
+class CacheContents:
     """The contents of the cache."""
 
     file: Path
@@ -121,9 +121,9 @@ class Cache:
 
     def read(self, space: bytes, keys: Sequence[bytes], size: int | None = None) -> dict[bytes, bytes]:
         """Return the values of known keys; drop values of another size in bytes, and then check the file."""
-        known = self._read(space, keys)
-        good = {key: value for key, value in known.items() if isinstance(value, bytes) and size in (None, len(value))}
-        if len(good) < len(known):
+        rows = self._read(space, keys)
+        good = {key: value for key, value in rows.items() if isinstance(value, bytes) and size in (None, len(value))}
+        if len(good) < len(rows):
             self.check()
         return good
 
@@ -158,12 +158,12 @@ class Cache:
         """Store entries, and the name of the space; if the cache is full, evict the least recently used."""
         if not is_on() or not entries:
             return
-        now = int(time.time())
+        timestamp = int(time.time())
 
         def put(db: sqlite3.Connection) -> None:
             if name:
                 db.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", (space, name))
-            rows = ((space, key, value, now) for key, value in entries.items())
+            rows = ((space, key, value, timestamp) for key, value in entries.items())
             db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", rows)
             page, pages, free = (
                 db.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_size", "page_count", "freelist_count")
@@ -175,7 +175,7 @@ class Cache:
 
         self._do(put)
 
-    def contents(self) -> Contents:
+    def contents(self) -> CacheContents:
         """Return the contents."""
         encoders: dict[str, int] = {}
         files = [0]
@@ -191,8 +191,8 @@ class Cache:
         if self.file.exists() and is_own(self.file.parent):
             self._do(count)
         _CONNECTION.close()  # merges everything into the one file
-        size = sum(each.stat().st_size for each in (*self._files(), *self._graphs()) if each.exists())
-        return Contents(self.file, size / 1e6, self.limit, encoders, files[0])
+        size = sum(file.stat().st_size for file in (*self._files(), *self._graphs()) if file.exists())
+        return CacheContents(self.file, size / 1e6, self.limit, encoders, files[0])
 
     def check(self) -> None:
         """Recreate the file if it is damaged; called when an entry looks wrong."""
@@ -208,16 +208,16 @@ class Cache:
     def clear(self) -> None:
         """Remove all entries, and the encoder graphs next to the file."""
         self._remove()
-        for each in self._graphs():
-            each.unlink(missing_ok=True)
+        for file in self._graphs():
+            file.unlink(missing_ok=True)
 
     def _graphs(self) -> list[Path]:
         return list((self.file.parent / GRAPHS).glob("*.onnx"))
 
     def _remove(self) -> None:
         _CONNECTION.close()
-        for each in self._files():
-            each.unlink(missing_ok=True)
+        for file in self._files():
+            file.unlink(missing_ok=True)
 
     def _files(self) -> list[Path]:
         return [self.file.with_name(FILE + end) for end in ("", "-wal", "-shm")]
@@ -257,7 +257,7 @@ class _Connection:
         with self._lock:
             if self._open is None or self._open[0] != _identity(file):
                 self.close()
-                db = self._opened(file)
+                db = self._connect(file)
                 self._open = _identity(file), db
             db = self._open[1]
             with db:
@@ -274,7 +274,7 @@ class _Connection:
                     _INHERITED.append(self._open[1])
             self._open = None
 
-    def _opened(self, file: Path) -> sqlite3.Connection:
+    def _connect(self, file: Path) -> sqlite3.Connection:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(file, timeout=WAIT, check_same_thread=False)
@@ -294,10 +294,10 @@ class _Connection:
 def _identity(file: Path) -> tuple[int, str, int, int]:
     """Return the identity of this process and of the file at a path."""
     try:
-        about = os.stat(file)
+        stat = os.stat(file)
     except OSError:
         return os.getpid(), str(file), 0, 0
-    return os.getpid(), str(file), about.st_dev, about.st_ino
+    return os.getpid(), str(file), stat.st_dev, stat.st_ino
 
 
 _INHERITED: list[sqlite3.Connection] = []  # to close one that a parent process uses would disturb it

@@ -57,16 +57,16 @@ class LabelwiseWarning(UserWarning):
         super().__init__(without_credentials(text))
 
 
-def needs_torch(what: str, error: ModuleNotFoundError) -> UsageError:
+def needs_torch(action: str, error: ModuleNotFoundError) -> UsageError:
     """Return the error for features that need torch, if torch is missing; re-raise if another module is missing."""
     if error.name != "torch":
         raise error
-    return UsageError(f'{what} needs torch, which is not installed: pip install "labelwise[train]".')
+    return UsageError(f'{action} needs torch, which is not installed: pip install "labelwise[train]".')
 
 
-def suggest(given: str, known: Iterable[str]) -> str:
+def suggest(given: str, candidates: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the nearest known name, or an empty string."""
-    short = [name for name in islice(known, COMPARED) if len(name) <= LONGEST]
+    short = [name for name in islice(candidates, COMPARED) if len(name) <= LONGEST]
     near = get_close_matches(given, short, n=1, cutoff=0.5) if len(given) <= LONGEST else []
     return f' Did you mean "{near[0]}"?' if near else ""
 
@@ -74,5 +74,5 @@ def suggest(given: str, known: Iterable[str]) -> str:
 def listing(names: Iterable[str], most: int = 12) -> str:
     """Return the names joined by commas, cut after ``most`` with a count of the rest."""
     every = list(names)
-    rest = f" and {len(every) - most} more" if len(every) > most else ""
-    return ", ".join(every[:most]) + rest
+    ending = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + ending

@@ -21,31 +21,31 @@ def numbered(name: str) -> Iterator[str]:
     stem, ending = os.path.splitext(name)
     number = 2
     while True:
-        yield f"{cut(stem)} ({number}){ending}"
+        yield f"{shorten(stem)} ({number}){ending}"
         number += 1
 
 
 def folder_names(words: Iterable[str]) -> dict[str, str]:
     """Return a folder name for each word: safe on every system, and unique regardless of case."""
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for word in dict.fromkeys(words):
         name = safe_name(word)
         numbers = (f"{name} ({i})" for i in range(2, len(names) + 3))
-        names[word] = next(each for each in (name, *numbers) if each.casefold() not in taken)
-        taken.add(names[word].casefold())
+        names[word] = next(candidate for candidate in (name, *numbers) if candidate.casefold() not in used)
+        used.add(names[word].casefold())
     return names
 
 
 def safe_name(word: str) -> str:
     """Return a valid folder name: no slashes, control characters or names that other systems reserve."""
     name = re.sub(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|]', "_", word).strip().rstrip(". ")
-    name = cut(f"_{name.lstrip('.')}" if name.startswith(".") else name)
-    reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name)
-    return f"_{name}" if reserved or not name else name
+    name = shorten(f"_{name.lstrip('.')}" if name.startswith(".") else name)
+    is_reserved = re.fullmatch(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name)
+    return f"_{name}" if is_reserved or not name else name
 
 
-def cut(name: str, most: int = LONGEST) -> str:
+def shorten(name: str, most: int = LONGEST) -> str:
     """Cut a name to at most ``most`` bytes, between characters."""
     return os.fsencode(name)[:most].decode("utf-8", "ignore").rstrip(". ") if len(os.fsencode(name)) > most else name
 

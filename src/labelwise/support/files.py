@@ -134,9 +134,9 @@ def json_size(content: bytes) -> int:
 class _Unpacked(io.RawIOBase):
     """What comes out of a gzip file, counted on the way because headers may lie."""
 
-    def __init__(self, packed: BinaryIO, file: str | Path) -> None:
-        self._file, self._packed = file, packed
-        self._stream = gzip.GzipFile(fileobj=packed)
+    def __init__(self, stream: BinaryIO, file: str | Path) -> None:
+        self._file, self._packed = file, stream
+        self._stream = gzip.GzipFile(fileobj=stream)
 
     def readable(self) -> bool:
         return True
@@ -161,9 +161,9 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def unpacked(packed: BinaryIO, file: str | Path) -> BufferedReader:
+def open_gzip(stream: BinaryIO, file: str | Path) -> BufferedReader:
     """Return what a stream in the form of gzip holds as a stream; more than memory allows is an error while it is read."""
-    return BufferedReader(_Unpacked(packed, file), CHUNK)
+    return BufferedReader(_Unpacked(stream, file), CHUNK)
 
 
 def unpack(stream: Stream, file: str | Path) -> bytes:
@@ -195,13 +195,13 @@ BROKEN = (SafetensorError, OSError, ValueError, RuntimeError, LookupError, TypeE
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, "Tensor"], about: Mapping[str, Any], *, keep: Path | None = None
+    path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, Any], *, keep: Path | None = None
 ) -> None:
     """Write tensors and a JSON document in one safetensors file with a checksum; ``keep`` as in ``write_atomically``."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
-    _write_safetensors(path, save(plain, metadata=_metadata(about)), keep)
+    _write_safetensors(path, save(plain, metadata=_metadata(metadata)), keep)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
@@ -209,13 +209,13 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
     return _read_safetensors(path, "pt")
 
 
-def write_arrays(path: Path, arrays: Mapping[str, "NDArray[Any]"], about: Mapping[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, "NDArray[Any]"], metadata: Mapping[str, Any]) -> None:
     """Write arrays as ``write_tensors`` writes tensors; the files are the same."""
     import numpy as np
     from safetensors.numpy import save
 
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    _write_safetensors(path, save(plain, metadata=_metadata(about)))
+    _write_safetensors(path, save(plain, metadata=_metadata(metadata)))
 
 
 def read_arrays(path: Path) -> tuple[dict[str, "NDArray[Any]"], dict[str, Any]]:
@@ -223,16 +223,16 @@ def read_arrays(path: Path) -> tuple[dict[str, "NDArray[Any]"], dict[str, Any]]:
     return _read_safetensors(path, "np")
 
 
-def _metadata(about: Mapping[str, Any]) -> dict[str, str]:
-    return {"about": json.dumps({"checksum": BLANK, **about})}
+def _metadata(values: Mapping[str, Any]) -> dict[str, str]:
+    return {"about": json.dumps({"checksum": BLANK, **values})}
 
 
-def _write_safetensors(path: Path, whole: bytes, keep: Path | None = None) -> None:
+def _write_safetensors(path: Path, content_bytes: bytes, keep: Path | None = None) -> None:
     """Write the content of a safetensors file with its checksum."""
-    content = memoryview(whole)
-    head, rest = content[: PLACE.start], content[PLACE.stop :]
+    content = memoryview(content_bytes)
+    head, tail = content[: PLACE.start], content[PLACE.stop :]
     assert head[8:] == MARK, "safetensors writes its head in another way"
-    write_atomically(path, head, _checksum((head, rest)), rest, keep=keep)
+    write_atomically(path, head, _checksum((head, tail)), tail, keep=keep)
 
 
 def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -243,13 +243,13 @@ def _read_safetensors(path: Path, framework: str) -> tuple[dict[str, Any], dict[
             _verify(path, stream)
         with safe_open(regular_path(path), framework=framework) as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-            about: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
-        if not isinstance(about, dict):
+            metadata: dict[str, Any] = json.loads((file.metadata() or {}).get("about", "{}"))
+        if not isinstance(metadata, dict):
             raise ValueError("its description is not a table")
     except BROKEN as error:
         raise StoreError(f"Cannot read {path.name}: {error}. The file is damaged or not a safetensors file.") from None
-    about.pop("checksum", None)
-    return tensors, about
+    metadata.pop("checksum", None)
+    return tensors, metadata
 
 
 def file_digest(path: Path) -> str:
@@ -268,10 +268,10 @@ def file_digest(path: Path) -> str:
 def _verify(path: Path, stream: BufferedReader) -> None:
     """Raise an error if the content of a file does not match its checksum, if it has one."""
     stream.seek(0)
-    head, stated = stream.read(PLACE.start), stream.read(PLACE.stop - PLACE.start)
-    if not any(mark in head + stated for mark in (b'\\"checksum\\"', b'\\"crc32:')):  # one of both may be damaged
+    head, expected = stream.read(PLACE.start), stream.read(PLACE.stop - PLACE.start)
+    if not any(mark in head + expected for mark in (b'\\"checksum\\"', b'\\"crc32:')):  # one of both may be damaged
         return
-    if stated != _checksum(chain([head], iter(lambda: stream.read(CHUNK), b""))):
+    if expected != _checksum(chain([head], iter(lambda: stream.read(CHUNK), b""))):
         raise StoreError(f"{path.name} is damaged: its checksum differs.")
 
 
@@ -288,6 +288,6 @@ def state_tensors(prefix: str, module: "nn.Module") -> dict[str, "Tensor"]:
     return {f"{prefix}/{name}": tensor for name, tensor in module.state_dict().items()}
 
 
-def under(prefix: str, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+def with_prefix(prefix: str, tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """Return the tensors whose names start with ``prefix/``, without it."""
     return {name.removeprefix(f"{prefix}/"): t for name, t in tensors.items() if name.startswith(f"{prefix}/")}

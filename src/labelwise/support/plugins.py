@@ -57,23 +57,23 @@ class _Offers:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        nothing: dict[str, Any] = {
+        empty: dict[str, Any] = {
             "names": tuple, "reads": lambda _: False, "rows": lambda _: [], "DATA_VERBS": (), "ON_FEATURES": (),
         }  # fmt: skip
-        return getattr(self._module, name, nothing.get(name, {}))
+        return getattr(self._module, name, empty.get(name, {}))
 
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """Return the plug-ins that are installed; one that cannot be imported is left out, with a warning."""
-    there = [cast(Plugin, import_module(name)) for name in PLUGINS if find_spec(name.partition(".")[0]) is not None]
+    modules = [cast(Plugin, import_module(name)) for name in PLUGINS if find_spec(name.partition(".")[0]) is not None]
     for entry in metadata.entry_points(group=GROUP):
         try:
-            there.append(cast(Plugin, _Offers(import_module(entry.value))))
+            modules.append(cast(Plugin, _Offers(import_module(entry.value))))
         except Exception as error:  # whatever the code of others raises
             words = f'The plug-in "{entry.name}" ({entry.value}) is left out, because it cannot be imported: {error}.'
             warn(words, LabelwiseWarning, stacklevel=2)
-    return tuple(there)
+    return tuple(modules)
 
 
 def plugin_with(name: str) -> Plugin | None:
@@ -96,7 +96,7 @@ def lazy_names(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[
     """
     block = next(node for node in ast.parse(Path(file).read_text("utf-8")).body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    places = {each.asname or each.name: (node.module or "", each.name) for node in imports for each in node.names}
+    places = {alias.asname or alias.name: (node.module or "", alias.name) for node in imports for alias in node.names}
 
     def load(name: str) -> Any:
         """Import the module of a public name, and return the object."""

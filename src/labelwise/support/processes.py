@@ -124,7 +124,7 @@ class SignalHandler:
         self.received: int | None = None
         self.deferred = deferred
         handlers = {kind: signal.getsignal(kind) for kind in SIGNALS}  # None: not installed from Python
-        self._before = {kind: one for kind, one in handlers.items() if one not in (None, signal.SIG_IGN)}
+        self._before = {kind: handler for kind, handler in handlers.items() if handler not in (None, signal.SIG_IGN)}
 
     def __call__(self, kind: int, _: FrameType | None) -> None:
         """Handle a signal."""
@@ -139,7 +139,7 @@ class SignalHandler:
             raise KeyboardInterrupt
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
         """Handle signals within the block; an ignored SIGINT, as in a background script, stays ignored."""
         for kind in self._before:
             signal.signal(kind, self)
@@ -172,7 +172,7 @@ def stop_on_signals() -> Iterator[SignalHandler]:
     if threading.current_thread() is not threading.main_thread():
         yield handler
         return
-    with handler.installed():
+    with handler.install():
         yield handler
 
 
@@ -188,7 +188,7 @@ def deferred_signals(*, active: bool = True) -> Iterator[SignalHandler]:
     if not active or threading.current_thread() is not threading.main_thread():
         yield handler
         return
-    with handler.installed():
+    with handler.install():
         yield handler
     handler.check()
 
@@ -213,7 +213,7 @@ def parallel_map(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     if len(items) < 2:
         return [work(item) for item in items]
     with cancel_on_error(ThreadPoolExecutor(min(MOST_THREADS, threads()))) as pool:
-        return [one.result() for one in begin_all(pool, work, items)]
+        return [future.result() for future in begin_all(pool, work, items)]
 
 
 def begin_all(pool: Executor, work: Callable[[T], R], items: Sequence[T]) -> list[Future[R]]:

@@ -27,8 +27,8 @@ class Draws:
         """Return the numbers from 0 to n - 1 in random order, as ``torch.randperm`` does."""
         order = list(range(n))
         steps = self._words(max(n - 1, 0)) % np.arange(n, 1, -1) if n > 1 else ()
-        for here, step in enumerate(map(int, steps)):
-            order[here], order[here + step] = order[here + step], order[here]
+        for place, step in enumerate(map(int, steps)):
+            order[place], order[place + step] = order[place + step], order[place]
         return np.array(order, np.int64)
 
     def integers(self, high: int, count: int) -> NDArray[np.int64]:
@@ -49,8 +49,8 @@ class Draws:
         if count < BLOCK:
             return self._pairs(count).astype(np.float32).reshape(shape)
         flat = self.uniform(count)
-        whole = count - count % BLOCK
-        flat[:whole] = _box_muller(flat[:whole].reshape(-1, BLOCK)).ravel()
+        full_blocks = count - count % BLOCK
+        flat[:full_blocks] = _box_muller(flat[:full_blocks].reshape(-1, BLOCK)).ravel()
         if count % BLOCK:
             flat[-BLOCK:] = _box_muller(self.uniform(1, BLOCK))[0]
         return flat.reshape(shape)
@@ -106,8 +106,8 @@ class _Memory:
         memory = getattr(array.base, "base", None)
         if not isinstance(memory, cls):
             return None
-        own, other = array.__array_interface__, memory.rows[: len(array)].__array_interface__
-        return memory if own == other else None
+        own, theirs = array.__array_interface__, memory.rows[: len(array)].__array_interface__
+        return memory if own == theirs else None
 
     def append(self, begin: int, rows: NDArray[Any]) -> bool:
         """Write rows after the first ``begin`` ones; return False if these places are taken or there is no room."""
@@ -128,13 +128,13 @@ def append_rows(array: NDArray[Any], rows: ArrayLike) -> NDArray[Any]:
 
     The result has spare room, so repeated appends do not copy its rows each time.
     """
-    more = np.asarray(rows, array.dtype)
-    end = len(array) + len(more)
+    added_rows = np.asarray(rows, array.dtype)
+    end = len(array) + len(added_rows)
     if end < LEAST:
-        return np.concatenate([array, more])
+        return np.concatenate([array, added_rows])
     memory = _Memory.of(array)
-    if memory is None or not memory.append(len(array), more):
-        memory = _Memory(array, more)
+    if memory is None or not memory.append(len(array), added_rows):
+        memory = _Memory(array, added_rows)
     return memory.first(end)
 
 
@@ -171,9 +171,9 @@ def connected_groups(n: int, first: ArrayLike, second: ArrayLike) -> NDArray[Any
 
     Implemented here because importing scipy takes longer than a fit of a thousand images.
     """
-    one, other = np.asarray(first), np.asarray(second)
+    left, right = np.asarray(first), np.asarray(second)
     lowest = np.arange(n)  # the lowest known row of each one's group
-    while not np.array_equal(a := lowest[one], b := lowest[other]):
+    while not np.array_equal(a := lowest[left], b := lowest[right]):
         low = np.minimum(a, b)
         np.minimum.at(lowest, a, low)
         np.minimum.at(lowest, b, low)

@@ -34,40 +34,40 @@ class Setting:
     """One setting, as ``labelwise settings`` shows it."""
 
     group: str  # the name of a field that has parts, "training", or the method
-    about: str  # of the group, in a sentence
+    description: str  # of the group, in a sentence
     key: str  # dotted
     default: str
     words: str  # its help text
 
 
-def explain(settings: Any, prefix: str = "", group: str = "", about: str = "") -> Iterator[Setting]:
+def explain(settings: Any, prefix: str = "", group: str = "", description: str = "") -> Iterator[Setting]:
     """Yield every setting with its default and help text, including parts that are off by default."""
     kind = type(settings)
     hints = hints_of(kind)
     for f in (f for f in fields(settings) if f.init):
         value = getattr(settings, f.name)
-        home = next(each for each in reversed(kind.__mro__) if f.name in getattr(each, "__annotations__", {}))
+        home = next(parent for parent in reversed(kind.__mro__) if f.name in getattr(parent, "__annotations__", {}))
         inner = value if is_dataclass(value) else next((o for o in options_of(hints[f.name]) if is_dataclass(o)), None)
         if inner is None:
             own = group or (home.__name__.lower() if home is kind or "name" in vars(home) else "training")
             yield Setting(
                 group=own,
-                about=about or _summary(home),
+                description=description or _summary(home),
                 key=f"{prefix}{f.name}",
                 default="none" if value is None else json.dumps(to_plain(value)),
                 words=help_of(kind, f.name),
             )
             continue
         part = inner() if isinstance(inner, type) else inner
-        off = "" if value is not None else "Off unless one of these is set. "
-        words = off + (help_of(kind, f.name) or _summary(type(part)))
+        condition = "" if value is not None else "Off unless one of these is set. "
+        words = condition + (help_of(kind, f.name) or _summary(type(part)))
         yield from explain(part, f"{prefix}{f.name}.", f"{prefix}{f.name}", words)
 
 
 def help_of(kind: type, name: str) -> str:
     """Return the help text of a setting; a class that changes a default inherits the text."""
-    for each in kind.__mro__:
-        f = vars(each).get("__dataclass_fields__", {}).get(name)
+    for parent in kind.__mro__:
+        f = vars(parent).get("__dataclass_fields__", {}).get(name)
         if f is not None and "help" in f.metadata:
             return str(f.metadata["help"])
     return ""
@@ -87,19 +87,19 @@ def to_plain(value: Any) -> Any:
     return [to_plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-def from_plain(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
+def from_plain(kind: type[T], values: Mapping[str, Any], place: str = "") -> T:
     """Return settings of class ``kind`` with these values; missing keys keep their defaults."""
     hints = hints_of(kind)
-    known = [f.name for f in fields(kind) if f.init]  # type: ignore[arg-type]
+    names = [f.name for f in fields(kind) if f.init]  # type: ignore[arg-type]
     for key in values:
-        if key not in known:
+        if key not in names:
             raise UsageError(
-                f'No setting "{where}{key}".{suggest(key, known)} Settings: {listing((where + k for k in known), 40)}.'
+                f'No setting "{place}{key}".{suggest(key, names)} Settings: {listing((place + k for k in names), 40)}.'
             )
     for f in fields(kind):  # type: ignore[arg-type]
         if f.init and f.default is MISSING and f.default_factory is MISSING and f.name not in values:
-            raise UsageError(f'"{where}{f.name}" is missing.')
-    return kind(**{key: convert(value, hints[key], f"{where}{key}") for key, value in values.items()})
+            raise UsageError(f'"{place}{f.name}" is missing.')
+    return kind(**{key: convert(value, hints[key], f"{place}{key}") for key, value in values.items()})
 
 
 def override(settings: T, pairs: Mapping[str, str]) -> T:
@@ -107,8 +107,8 @@ def override(settings: T, pairs: Mapping[str, str]) -> T:
 
     All change at once, so that settings which depend on each other can be given together.
     """
-    changed: T = _override(settings, [(key.split("."), text, key) for key, text in pairs.items()])
-    return changed
+    result: T = _override(settings, [(key.split("."), text, key) for key, text in pairs.items()])
+    return result
 
 
 def pairs_of(words: Sequence[str]) -> dict[str, str]:
@@ -162,16 +162,16 @@ def _brief(value: Any) -> str:
 
 def _override(settings: Any, changes: Sequence[tuple[list[str], str, str]]) -> Any:
     """Apply texts to settings; each has a path and the full key given by the user."""
-    known = [f.name for f in fields(settings) if f.init]
+    names = [f.name for f in fields(settings) if f.init]
     kinds = hints_of(type(settings))
     values: dict[str, Any] = {}
     deeper: dict[str, list[tuple[list[str], str, str]]] = {}
-    for (name, *rest), text, key in changes:
-        if name not in known:
+    for (name, *tail), text, key in changes:
+        if name not in names:
             every = [k for k, _ in describe(settings)]
-            raise UsageError(f'No setting "{key}".{suggest(key, [*every, *known])} Settings: {listing(every, 40)}.')
-        if rest:
-            deeper.setdefault(name, []).append((rest, text, key))
+            raise UsageError(f'No setting "{key}".{suggest(key, [*every, *names])} Settings: {listing(every, 40)}.')
+        if tail:
+            deeper.setdefault(name, []).append((tail, text, key))
         else:
             values[name] = convert(_parse(text), kinds[name], key)
     for name, parts in deeper.items():

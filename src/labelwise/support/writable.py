@@ -28,7 +28,7 @@ def check_writable(target: Path) -> None:
         str(target).encode()
     except UnicodeEncodeError:
         raise UsageError(f"The name {str(target)!a} is not valid UTF-8. Choose another one.") from None
-    part, old = _beside(target)
+    part, old = _temporary_paths(target)
     with _parents(target):
         try:
             part.mkdir()
@@ -41,7 +41,7 @@ def check_writable(target: Path) -> None:
                     folder.rmdir()
 
 
-def _beside(target: Path) -> tuple[Path, Path]:
+def _temporary_paths(target: Path) -> tuple[Path, Path]:
     """Return the names of the new and of the old version while a folder is replaced.
 
     That of the old one is new each time: after a crash it may be all there is, and in a container the process has the same number again.
@@ -86,7 +86,7 @@ def writing(target: Path) -> Iterator[None]:
 @contextmanager
 def writing_folder(target: Path) -> Iterator[Path]:
     """Yield a new folder that replaces the target at the end; a crash leaves the old one or none, never a partial one."""
-    part, old = _beside(target)
+    part, old = _temporary_paths(target)
     with writing(target):
         try:
             shutil.rmtree(part, ignore_errors=True)
@@ -98,7 +98,7 @@ def writing_folder(target: Path) -> Iterator[Path]:
 
 
 def _put_in_place(part: Path, old: Path, target: Path) -> None:
-    for left in reversed(range(TRIES)):
+    for attempts in reversed(range(TRIES)):
         try:
             with suppress(FileNotFoundError):  # there is none
                 target.rename(old)
@@ -109,7 +109,7 @@ def _put_in_place(part: Path, old: Path, target: Path) -> None:
             else:
                 with suppress(OSError):
                     old.rename(target)
-            if not left or getattr(error, "errno", None) not in (errno.ENOTEMPTY, errno.EEXIST):
+            if not attempts or getattr(error, "errno", None) not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise  # else another process wrote it in between, and the last one stays
         else:
             sync_folder(target.parent)
@@ -147,8 +147,8 @@ def _refusal(target: Path, error: OSError) -> UsageError:
 
 def check_room(place: Path, size: int) -> None:
     """Raise an error unless the disk of a path, which need not exist yet, has room for this many bytes."""
-    here = next(folder for folder in (place, *place.absolute().parents) if os.path.exists(folder))
-    free = shutil.disk_usage(here).free
+    folder_at_hand = next(folder for folder in (place, *place.absolute().parents) if os.path.exists(folder))
+    free = shutil.disk_usage(folder_at_hand).free
     if free < size:
         raise StoreError(
             f'Up to {size / 1e6:,.1f} MB are needed in "{place}", and its disk has {free / 1e6:,.1f} MB left. Free some space, or '
@@ -158,14 +158,14 @@ def check_room(place: Path, size: int) -> None:
 
 def create_private_folder(folder: Path) -> None:
     """Create a private folder (0700) if it is missing, and sync all new names to disk."""
-    missing = [one for one in (folder, *folder.parents) if not os.path.exists(one)]
+    missing = [missing_folder for missing_folder in (folder, *folder.parents) if not os.path.exists(missing_folder)]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise _refusal(folder, error) from None
-    for one in missing:
-        sync_folder(one.parent)
+    for missing_folder in missing:
+        sync_folder(missing_folder.parent)
 
 
 def _busy(target: Path, owner: str) -> LabelwiseError:

@@ -1,4 +1,4 @@
-"""Ask: whether an image has a label, yes or no with a probability, regardless of other labels."""
+"""Ask: whether an image shows a label, yes or no with a probability, independent of the other labels."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from labelwise.tasks.teach import teach
 
 @dataclass(frozen=True)
 class Answer:
-    """Yes or no, and the probability of a yes."""
+    """A yes or no, and the probability of a yes."""
 
-    label: str  # or the sentence that was asked about
+    label: str  # or the sentence
     yes: bool
     probability: float
 
@@ -23,17 +23,17 @@ def ask(scores: Scores, label: str) -> list[Answer]:
     """Return one answer per image to "is it a ``label``?"."""
     column = scores.classifier.labels.index(label)
     several, limits = scores.classifier.calibration.multilabel, scores.classifier.thresholds
-    least = limits.get(label, HALF) if several else HALF  # a threshold is one of what answers report
+    least = limits.get(label, HALF) if several else HALF  # thresholds apply to the reported probability
     return [Answer(label, p >= least, p) for p in scores.yes[:, column].tolist()]
 
 
 def reading(classifier: Classifier, text: str) -> Classifier:
-    """Return the classifier with one more label, ``DRAFT``, at the end: what a sentence says."""
+    """Return the classifier with one more label, ``DRAFT``, at the end, for a sentence."""
     return teach(classifier, DRAFT, texts=[text])
 
 
 def check_text(classifier: Classifier, text: str) -> Classifier:
-    """Return what ``reading`` does, or raise an error that says what can be asked instead."""
+    """Call ``reading``; if it fails, raise an error that says what can be asked instead."""
     try:
         return reading(classifier, text)
     except LabelwiseError as error:

@@ -96,7 +96,7 @@ def fit_calibration(
     figures |= {f"{kind}_after": error for kind, error in _errors(*after, targets, counted).items()}
     applied = {"answer_ece": answers and choice if bare.exclusive else answers}
     applied |= {} if bare.multilabel else {"ece": choice}
-    return bare.fitted(scale, offset, temperature), {**figures, "applied": applied}
+    return bare.refit(scale, offset, temperature), {**figures, "applied": applied}
 
 
 Map = tuple[float | Array, float | Array, float]

@@ -8,21 +8,21 @@ from labelwise.core.scores import NONE, UNKNOWN, UNSURE, Scores
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer of a classifier for one image."""
+    """The answer for one image."""
 
-    # the best label; "unknown" if no label fits well enough; "none" if several labels may be true, the image is
-    # familiar, and the answer for each label is no; with ``max_error`` also a parent of labels, or "unsure"
+    # the best label; "unknown" if no label fits; "none" if several labels may be true, the image is familiar,
+    # and every label is answered no; with ``max_error`` also a parent of labels, or "unsure"
     label: str
-    # the labels of the image: the one above, or none if it says unknown or unsure; if several may be true, each with a probability of at least its
-    # threshold (or one half), the most probable first
+    # the labels of the image: the best one, or none if the answer is unknown or unsure; if several may be true, those above their threshold
+    # (or one half), most probable first
     labels: tuple[str, ...]
-    # probability of the best label, given that one label is right; if several may be true, of a yes for it; of a parent: the sum of its labels
+    # probability of the best label, given that one is right; if several may be true, of a yes to it; of a parent, the sum of its labels
     probability: float
-    confidence: float  # the probability of a yes for the best label; low if none fits
-    outlier: float  # the outlier score; larger fits less
+    confidence: float  # probability of a yes to the best label; low if none fits
+    outlier: float  # the outlier score; larger is less familiar
     top: tuple[tuple[str, float], ...]  # the best labels and their probabilities, the answer first
     parents: tuple[str, ...] | None = (
-        None  # with ``max_error``: what holds the answer, from the nearest to the broadest
+        None  # with ``max_error``: the parents of the answer, from the nearest to the broadest
     )
 
     def __repr__(self) -> str:
@@ -31,7 +31,7 @@ class Prediction:
 
     @property
     def known(self) -> bool:
-        """Whether some label fits."""
+        """Whether a label fits."""
         return bool(self.labels)
 
 
@@ -44,19 +44,21 @@ def classify(
     on images that training left out. With ``max_error``, such as 0.05, an answer is a parent of the label where the label is too unsure, and
     "unsure" where all parents are, so that at most this share of images gets a wrong answer.
     """
-    predictions = [one for part in scores.parts() for one in _predictions(part, top, coverage)]
+    predictions = [prediction for part in scores.parts() for prediction in _predictions(part, top, coverage)]
     if max_error is None:
         return predictions
-    return [_coarser(one, *answer) for one, answer in zip(predictions, scores.coarser(max_error), strict=True)]
+    return [
+        _coarser(prediction, *answer) for prediction, answer in zip(predictions, scores.coarser(max_error), strict=True)
+    ]
 
 
-def _coarser(one: Prediction, path: tuple[str, ...], probability: float) -> Prediction:
-    """Return the prediction whose answer is the end of a path from the broadest parent; unknown stays unknown."""
-    if not one.known:
-        return one
+def _coarser(prediction: Prediction, path: tuple[str, ...], probability: float) -> Prediction:
+    """Return the prediction with the last entry of a path from the broadest parent; unknown stays unknown."""
+    if not prediction.known:
+        return prediction
     if not path:
-        return replace(one, label=UNSURE, labels=(), parents=())
-    return replace(one, label=path[-1], labels=path[-1:], probability=probability, parents=path[-2::-1])
+        return replace(prediction, label=UNSURE, labels=(), parents=())
+    return replace(prediction, label=path[-1], labels=path[-1:], probability=probability, parents=path[-2::-1])
 
 
 def _predictions(scores: Scores, top: int, coverage: float | None) -> list[Prediction]:
@@ -71,8 +73,8 @@ def _predictions(scores: Scores, top: int, coverage: float | None) -> list[Predi
     limits = scores.classifier.thresholds
     predictions = []
     for best, confidence, outlier, unknown in rows:
-        yes = tuple(name for name, p in best if p >= limits.get(name, HALF)) if multilabel else (best[0][0],)
-        labels = () if unknown else yes
+        accepted = tuple(name for name, p in best if p >= limits.get(name, HALF)) if multilabel else (best[0][0],)
+        labels = () if unknown else accepted
         label = labels[0] if labels else UNKNOWN if unknown else NONE
         predictions.append(Prediction(label, labels, best[0][1], confidence, outlier, tuple(best[: max(1, top)])))
     return predictions

@@ -1,4 +1,4 @@
-"""Explain: Grad-CAM of a label's score, which shows the parts of an image that are evidence for the label."""
+"""Explain: Grad-CAM of a label's score shows which parts of an image are evidence for the label."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ from labelwise.images.images import ArrayImages
 from labelwise.support.errors import UnsupportedError, UsageError
 from labelwise.support.settings import brief
 
-GRID = 8  # places a side that are covered one after another
-COVER = 2  # places a side that are covered at once
+GRID = 8  # positions per side, covered one after another
+COVER = 2  # size of the cover
 
 
 def evidence(encoder: Encoder, head: Head, label_embeddings: Array, images: Array, weights: Array) -> Array:
-    """Return where evidence for the sum of scores times weights ``[n, k]`` is in images ``[n, c, h, w]``.
+    """Return a map of the evidence for the weighted scores ``[n, k]`` in images ``[n, c, h, w]``.
 
     It is at least 0, at the size of the images ``[n, h, w]``, and 0 where the encoder does not look.
     """
@@ -31,20 +31,20 @@ def evidence(encoder: Encoder, head: Head, label_embeddings: Array, images: Arra
         )
     if not isinstance(encoder, Locates) or not encoder.has_maps:
         return np.stack(
-            [_covered(encoder, head, label_embeddings, *pair) for pair in zip(images, weights, strict=True)]
+            [_occlusion_map(encoder, head, label_embeddings, *pair) for pair in zip(images, weights, strict=True)]
         )
     features, maps = encoder.locate(images)
     slopes = feature_slopes(head, features, label_embeddings, weights)
     heat = np.maximum(np.einsum("nc,nchw->nhw", slopes, maps), 0).astype(np.float32)
-    whole = np.zeros((len(images), *images.shape[2:]), np.float32)
-    inside = whole[(slice(None), *encoder.window)]
-    for place, one in zip(inside, heat, strict=True):
-        place[:] = _resized(one, place.shape)
-    return whole
+    full_maps = np.zeros((len(images), *images.shape[2:]), np.float32)
+    inside = full_maps[(slice(None), *encoder.window)]
+    for place, heat_map in zip(inside, heat, strict=True):
+        place[:] = _resize(heat_map, place.shape)
+    return full_maps
 
 
-def _covered(encoder: Encoder, head: Head, label_embeddings: Array, image: Array, weights: Array) -> Array:
-    """Return how far the weighted score of an image ``[c, h, w]`` falls where the image is covered with its mean colour ``[h, w]``."""
+def _occlusion_map(encoder: Encoder, head: Head, label_embeddings: Array, image: Array, weights: Array) -> Array:
+    """Return the drop of the weighted score of an image ``[c, h, w]`` where its mean colour covers it ``[h, w]``."""
     height, width = image.shape[1:]
     rows, columns = (np.linspace(0, side, GRID + 1).round().astype(int) for side in (height, width))
     views, mean = [image], image.mean((1, 2), keepdims=True).astype(np.uint8)
@@ -58,18 +58,18 @@ def _covered(encoder: Encoder, head: Head, label_embeddings: Array, image: Array
     sums, counts = np.zeros((GRID, GRID)), np.zeros((GRID, GRID))
     for i in range(COVER):
         for j in range(COVER):
-            here = slice(i, GRID - COVER + 1 + i), slice(j, GRID - COVER + 1 + j)
-            sums[here] += falls
-            counts[here] += 1
-    return _resized(np.maximum(sums / counts, 0).astype(np.float32), (height, width))
+            patch = slice(i, GRID - COVER + 1 + i), slice(j, GRID - COVER + 1 + j)
+            sums[patch] += falls
+            counts[patch] += 1
+    return _resize(np.maximum(sums / counts, 0).astype(np.float32), (height, width))
 
 
 def _features(encoder: Encoder, images: Array) -> Array:
     return encode(encoder, ArrayImages(images), cache=False, progress=False).values
 
 
-def _resized(heat: Array, shape: tuple[int, ...]) -> Array:
-    """Return a map at a size, interpolated linearly."""
+def _resize(heat: Array, shape: tuple[int, ...]) -> Array:
+    """Resize a map by linear interpolation."""
     return np.asarray(Image.fromarray(heat).resize((shape[1], shape[0]), Image.Resampling.BILINEAR))
 
 
@@ -81,9 +81,9 @@ HEAT = ((0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85), (
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """A heat map for one label."""
+    """The heat map of one label."""
 
-    label: str  # the label that was asked about
+    label: str  # the label asked about
     probability: float  # of a yes to it
     heat: NDArray[np.float32]  # [h, w] in [0, 1]; large for evidence for the label
     image: NDArray[np.uint8]  # the image as the encoder sees it, bytes [h, w, 3]
@@ -102,38 +102,38 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """The same in one line."""
+        """The same text in one line."""
         return " ".join(self.lines)
 
     def overlay(self, side: int = 384) -> Image.Image:
-        """Return the image with the heat map laid over it, its longer side ``side`` pixels; of two labels each in its colour."""
+        """Return the image under the heat map, with ``side`` pixels on the longer side; two labels get two colours."""
         height, width = self.heat.shape
         size = (round(side * width / max(height, width)), round(side * height / max(height, width)))
-        seen = Image.fromarray(self.image).resize(size, Image.Resampling.BICUBIC)
-        mixed, level = np.asarray(seen, np.float32), _level(self.heat, size)
+        photo = Image.fromarray(self.image).resize(size, Image.Resampling.BICUBIC)
+        blend, level = np.asarray(photo, np.float32), _level(self.heat, size)
         if self.heat_against is None:
             layers = [(level, heat_colours(level[..., 0]))]
         else:
             layers = [(level, np.array(FOR[1])), (_level(self.heat_against, size), np.array(AGAINST[1]))]
         for share, colour in layers:
-            mixed = (mixed * (1 - 0.65 * share) + colour * 0.65 * share).astype(np.float32)
-        return Image.fromarray(mixed.clip(0, 255).astype(np.uint8))
+            blend = (blend * (1 - 0.65 * share) + colour * 0.65 * share).astype(np.float32)
+        return Image.fromarray(blend.clip(0, 255).astype(np.uint8))
 
 
 def heat_colours(level: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return colours ``[h, w, 3]`` from black over purple and orange to light yellow, for levels in [0, 1]."""
+    """Return colours ``[h, w, 3]`` for levels in [0, 1]: black, purple, orange, light yellow."""
     steps = np.linspace(0, 1, len(HEAT))
     return np.stack([np.interp(level, steps, channel) for channel in np.transpose(HEAT)], -1)
 
 
 def _level(heat: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Return a heat map at a size of pixels ``[h, w, 1]``."""
+    """Return a heat map resized to pixels ``[h, w, 1]``."""
     small = Image.fromarray((heat * 255).astype(np.uint8)).resize(size, Image.Resampling.BICUBIC)
     return np.asarray(small, np.float32)[..., None] / np.float32(255)
 
 
 def explain(scores: Scores, label: str | None = None, against: str | None = None) -> Explanation:
-    """Return the heat map of one image for a label (None asks about the label that fits best), or for it and not another."""
+    """Return the heat map of one image for a label, by default the best one, optionally in contrast to another."""
     classifier, images = scores.classifier, scores.images
     if len(scores) != 1 or images is None:
         raise UsageError(f"explain takes one image; given {len(scores)}. Call it once per image.")
@@ -142,31 +142,31 @@ def explain(scores: Scores, label: str | None = None, against: str | None = None
     pixels = classifier.batch(images)
     if against is None:
         heat = heat_maps(classifier, pixels, np.array([column]))[0]
-        return Explanation(name, probability, heat, _seen(pixels[0]))
-    other = classifier.labels.index(classifier.labels.meant(against))
-    if other == column:
+        return Explanation(name, probability, heat, _to_uint8(pixels[0]))
+    contrast = classifier.labels.index(classifier.labels.meant(against))
+    if contrast == column:
         raise UsageError(f'The contrasted label must differ; given "{name}" twice.')
-    against = classifier.labels.names[other]
-    pair = np.array([column, other])
-    maps = _located(classifier, np.repeat(pixels, 2, 0), pair, pair[::-1])
-    one, two = maps / max(float(maps.max()), TINY)
-    return Explanation(name, probability, one, _seen(pixels[0]), against, two)
+    against = classifier.labels.names[contrast]
+    pair = np.array([column, contrast])
+    maps = _local_maps(classifier, np.repeat(pixels, 2, 0), pair, pair[::-1])
+    first, second = maps / max(float(maps.max()), TINY)
+    return Explanation(name, probability, first, _to_uint8(pixels[0]), against, second)
 
 
-def _seen(image: Array) -> NDArray[np.uint8]:
-    """Return an image in colours, bytes ``[h, w, 3]``."""
+def _to_uint8(image: Array) -> NDArray[np.uint8]:
+    """Return an image as colour bytes ``[h, w, 3]``."""
     return np.ascontiguousarray(np.broadcast_to(image[:3], (3, *image.shape[1:])).transpose(1, 2, 0))
 
 
 def heat_maps(classifier: Classifier, images: Array, columns: Array, *, from_zero: bool = False) -> Array:
-    """Return Grad-CAM ``[n, h, w]`` in [0, 1] of the score of label ``columns[i]`` for image i, at the images' size; 0 outside the view's crop.
+    """Return Grad-CAM ``[n, h, w]`` in [0, 1] for label ``columns[i]`` of image i, at the images' size; 0 outside the view's crop.
 
     The gradient of the asked score with respect to the features, which are the mean of feature maps, weighs these maps; what
     is positive in their sum speaks for the label. Where scores are distances, all of them shrink together as an image
     looks more like any image with a text, so the score is taken against the mean of all labels. Each map is scaled from its lowest
     value, or ``from_zero``, to its highest.
     """
-    maps = _located(classifier, images, columns)
+    maps = _local_maps(classifier, images, columns)
     encoder = classifier.encoder
     inside = maps[(slice(None), *encoder.window)] if isinstance(encoder, Locates) else maps
     high = inside.max((1, 2), keepdims=True)
@@ -175,13 +175,13 @@ def heat_maps(classifier: Classifier, images: Array, columns: Array, *, from_zer
     return maps
 
 
-def _located(classifier: Classifier, images: Array, columns: Array, others: Array | None = None) -> Array:
-    """Return what speaks for label ``columns[i]`` in image i, and not for ``others[i]``, at the images' size ``[n, h, w]``, at least 0."""
+def _local_maps(classifier: Classifier, images: Array, columns: Array, others: Array | None = None) -> Array:
+    """Return the evidence ``[n, h, w]`` for label ``columns[i]`` over ``others[i]`` in image i, at least 0, at the images' size."""
     head, rows = classifier.head, np.arange(len(images))
-    asked = np.zeros((len(images), len(classifier.labels)))
-    asked[rows, columns] = 1
+    weights = np.zeros((len(images), len(classifier.labels)))
+    weights[rows, columns] = 1
     if others is not None:
-        asked[rows, others] = -1
+        weights[rows, others] = -1
     elif head.penalty == "scale":
-        asked -= 1 / asked.shape[1]
-    return evidence(classifier.encoder, head, classifier.label_embeddings, images, asked)
+        weights -= 1 / weights.shape[1]
+    return evidence(classifier.encoder, head, classifier.label_embeddings, images, weights)

@@ -16,20 +16,20 @@ from labelwise.support.errors import UsageError
 from labelwise.support.rows import Draws, unit_rows
 from labelwise.support.settings import brief
 
-LOOKED_AT = 64  # regions that a query looks through
-DRAWN = 40  # embeddings for each centre that the centres are found from
+LOOKED_AT = 64  # regions searched per query
+DRAWN = 40  # sample embeddings per centre, to fit the centres
 ROUNDS = 10  # of k-means
-CHUNK = 2**24  # numbers held at a time
-OUTGROWN = 2  # an index with so many times fewer regions than a new one would have is made again
+CHUNK = 2**24  # numbers in memory at a time
+OUTGROWN = 2  # rebuild the index if it has this many times fewer regions than a new one
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Index:
     """The regions of a gallery's embeddings. Immutable."""
 
-    centres: NDArray[np.float32]  # of unit length [c, d]
-    regions: NDArray[np.int32]  # the row of the nearest centre for each embedding [m], int32
-    digest: str  # what digest_of returned for the embeddings, the centres and the regions
+    centres: NDArray[np.float32]  # unit length [c, d]
+    regions: NDArray[np.int32]  # the nearest centre of each embedding [m], int32
+    digest: str  # digest_of the embeddings, the centres and the regions
 
     __repr__ = brief
 
@@ -43,22 +43,22 @@ class Index:
 
     @property
     def outgrown(self) -> bool:
-        """Whether the gallery is now so large that other centres would make searching faster."""
+        """Whether the gallery has grown so much that new centres would search faster."""
         return region_count(len(self.regions)) >= OUTGROWN * len(self.centres)
 
     def extended(self, embeddings: NDArray[np.float32]) -> "Index":
-        """Return the index of embeddings ``[m, d]`` of which it knows the first ones; the centres stay."""
+        """Extend the index to all embeddings ``[m, d]``; the centres stay."""
         self.check(embeddings[: len(self.regions)])
         regions = np.concatenate([self.regions, _nearest_centre(embeddings[len(self.regions) :], self.centres)])
         return _index(embeddings, self.centres, regions)
 
-    def selected(self, embeddings: NDArray[np.float32], rows: list[int]) -> "Index":
-        """Return the index of some rows of these embeddings ``[m, d]``; the centres stay."""
+    def select(self, embeddings: NDArray[np.float32], rows: list[int]) -> "Index":
+        """Return the index of a subset of the embeddings ``[m, d]``; the centres stay."""
         self.check(embeddings)
         return _index(embeddings[rows], self.centres, self.regions[rows])
 
     def check(self, embeddings: NDArray[np.float32]) -> None:
-        """Raise an error unless this is the index of these embeddings ``[m, d]``."""
+        """Raise an error unless the index belongs to these embeddings ``[m, d]``."""
         shape = (len(self.regions), self.centres.shape[1])
         if embeddings.shape != shape or digest_of(embeddings, self.centres, self.regions) != self.digest:
             raise UsageError(
@@ -68,7 +68,7 @@ class Index:
 
 
 class Lists:
-    """The embeddings of each region, ready for searching; queries look through the regions nearest to them."""
+    """The embeddings by region; a query searches the regions nearest to it."""
 
     def __init__(self, index: Index, embeddings: NDArray[np.float32]) -> None:
         faiss = need_faiss()
@@ -77,10 +77,10 @@ class Lists:
         index.check(embeddings)
         count, size = index.centres.shape
         near = faiss.IndexFlatIP(size)
-        half = faiss.ScalarQuantizer.QT_fp16  # the scores that count are computed from the embeddings themselves
+        half = faiss.ScalarQuantizer.QT_fp16  # final scores are computed from the embeddings
         self._lists = faiss.IndexIVFScalarQuantizer(near, size, count, half, faiss.METRIC_INNER_PRODUCT, False)
         near.add(index.centres)
-        self._lists.train(index.centres)  # the centres are there: nothing is learnt
+        self._lists.train(index.centres)  # the centres are given, so nothing is trained
         self._lists.nprobe = min(LOOKED_AT, count)
         step = max(1, CHUNK // size)
         for start in range(0, len(embeddings), step):
@@ -91,7 +91,7 @@ class Lists:
         return int(self._lists.ntotal)
 
     def near(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-        """Return rows of the embeddings ``[n, count]`` for queries ``[n, d]``, best by cosine first; -1 where no more are found."""
+        """Return rows of the embeddings ``[n, count]`` for queries ``[n, d]``, best cosine first, padded with -1."""
         rows: NDArray[np.int64] = self._lists.search(unit_rows(queries), count)[1]
         return rows
 
@@ -104,21 +104,21 @@ def make_index(embeddings: NDArray[np.float32]) -> Index:
             f"An index needs embeddings that are finite numbers; given {len(embeddings)} embeddings, or some that are not."
         )
     count = region_count(len(embeddings))
-    drawn = Draws(0).permutation(len(embeddings))[: DRAWN * count]
+    sample = Draws(0).permutation(len(embeddings))[: DRAWN * count]
     settings = {"niter": ROUNDS, "spherical": True, "seed": 0, "min_points_per_centroid": 1}
     means = faiss.Kmeans(embeddings.shape[1], count, max_points_per_centroid=DRAWN, **settings)
-    means.train(unit_rows(embeddings[drawn]))
+    means.train(unit_rows(embeddings[sample]))
     centres = means.centroids.copy()
     return _index(embeddings, centres, _nearest_centre(embeddings, centres))
 
 
 def region_count(embeddings: int) -> int:
-    """Return how many regions so many embeddings are divided into: a few times the root of their number."""
+    """Return the number of regions for this many embeddings: a few times the square root."""
     return max(1, min(int(4 * embeddings**0.5), embeddings // DRAWN))
 
 
 def digest_of(*arrays: NDArray[Any]) -> str:
-    """Return a digest that differs for other arrays."""
+    """Return a digest of arrays."""
     digest = sha256()
     for array in arrays:
         digest.update(f"{array.dtype} {list(array.shape)}".encode())
@@ -127,7 +127,7 @@ def digest_of(*arrays: NDArray[Any]) -> str:
 
 
 def need_faiss() -> Any:
-    """Return the package faiss, or say what to install."""
+    """Import faiss, or say what to install."""
     try:
         import faiss
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Rows of a gallery's table on disk: its columns, a checksum of each row, and in words what the table's engine cannot do."""
+"""Rows of a gallery's table on disk: columns, row checksums, and plain errors for the table's engine."""
 
 import json
 import os
@@ -15,38 +15,38 @@ from labelwise.support.errors import StoreError, UsageError
 
 FORMAT = "labelwise gallery 2"
 VECTORS = "embedding"
-COLUMNS = ("file", "label", "date", "folder")  # that a filter may name
-READ_BACK = (VECTORS, "file", "label", "date", "crc")  # what a row is checked by
+COLUMNS = ("file", "label", "date", "folder")  # columns that filters may name
+READ_BACK = (VECTORS, "file", "label", "date", "crc")  # columns needed to check a row
 Kind = Literal["cosine", "whitened"]
 Vectors = npt.NDArray[np.float32]
 
 
 def table_schema(probe: list[list[float]], by: Kind, made_by: str) -> Any:
-    """Return the columns of a table, and what it says about itself."""
+    """Return the columns of a table, and its metadata."""
     import pyarrow as pa
 
-    about = {"format": FORMAT, "by": by, "made_by": made_by, "probe": probe}
+    description = {"format": FORMAT, "by": by, "made_by": made_by, "probe": probe}
     columns = [
         pa.field(VECTORS, pa.list_(pa.float32(), len(probe[0]))),
         *(pa.field(name, pa.string()) for name in COLUMNS),
         pa.field("crc", pa.uint32()),
     ]
-    return pa.schema(columns, metadata={"labelwise": json.dumps(about)})
+    return pa.schema(columns, metadata={"labelwise": json.dumps(description)})
 
 
-def table_about(path: Path, table: Any) -> dict[str, Any]:
-    """Return what a table says about itself."""
+def table_description(path: Path, table: Any) -> dict[str, Any]:
+    """Return the metadata of a table."""
     try:
-        about: dict[str, Any] = json.loads((table.schema.metadata or {})[b"labelwise"])
-        if about["format"] == FORMAT and about["by"] in ("cosine", "whitened"):
-            return about
+        description: dict[str, Any] = json.loads((table.schema.metadata or {})[b"labelwise"])
+        if description["format"] == FORMAT and description["by"] in ("cosine", "whitened"):
+            return description
     except (KeyError, TypeError, ValueError):
         pass
     raise StoreError(f"{path} is not a gallery of this version. Build it again under another name.")
 
 
 def table_rows(vectors: Vectors, files: list[str], labels: list[str | None], dates: list[str]) -> Any:
-    """Return rows of a table."""
+    """Return table rows."""
     import pyarrow as pa
 
     if not np.isfinite(vectors).all():
@@ -63,14 +63,14 @@ def table_rows(vectors: Vectors, files: list[str], labels: list[str | None], dat
 
 
 def row_vectors(path: Path, rows: Any) -> Vectors:
-    """Return the embeddings ``[c, d]`` of rows of a table with the columns ``READ_BACK``; one that was changed is an error."""
+    """Return the embeddings ``[c, d]`` of rows with the columns ``READ_BACK``; raise an error if a row was changed."""
     column, size = rows[VECTORS], rows.schema.field(VECTORS).type.list_size
     column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     vectors: Vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, size).copy()
-    *texts, stated = (rows[name].to_pylist() for name in READ_BACK[1:])
+    *texts, checksums = (rows[name].to_pylist() for name in READ_BACK[1:])
     sums = _checksums(vectors, *texts)
-    if sums != stated:
-        wrong = next(i for i, (here, there) in enumerate(zip(sums, stated, strict=True)) if here != there)
+    if sums != checksums:
+        wrong = next(i for i, (computed, stored) in enumerate(zip(sums, checksums, strict=True)) if computed != stored)
         raise StoreError(f"{path} is damaged: the row of {texts[0][wrong]!r} has changed. Build the gallery again.")
     return vectors
 
@@ -86,21 +86,21 @@ def _checksums(vectors: Vectors, files: Sequence[str], labels: Sequence[str | No
 
 @contextmanager
 def in_words(path: Path, where: str | None = None) -> Iterator[None]:
-    """Say in words of ours what LanceDB cannot do."""
+    """Translate errors of LanceDB into plain English."""
     try:
         yield
     except (RuntimeError, ValueError, OSError, LookupError) as error:
-        why = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
         if where is not None:
             raise UsageError(
-                f"Cannot filter {path} by {where!r} ({why}). Give a condition on {', '.join(COLUMNS)}, such as "
+                f"Cannot filter {path} by {where!r} ({reason}). Give a condition on {', '.join(COLUMNS)}, such as "
                 "\"label = 'wren' and date >= '2026-05-01'\"."
             ) from None
         raise StoreError(
-            f"{path} cannot be read or written: {why}. If a file of it is missing or damaged, build the gallery again."
+            f"{path} cannot be read or written: {reason}. If a file of it is missing or damaged, build the gallery again."
         ) from None
 
 
-def quoted(text: str) -> str:
-    """Return a text as SQL writes it."""
+def quote(text: str) -> str:
+    """Quote a text for SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -20,19 +20,19 @@ class Imagined:
     """Generated features of k labels, compared with a gallery of n real images."""
 
     names: tuple[str, ...]  # the labels
-    features: Array  # what the model made of each description [k, count, f]
+    features: Array  # features generated from each description [k, count, f]
     gallery: Array  # features of the real images [n, f]
     nearest: Array  # the gallery image nearest to each generated feature [k, count]
-    distances: Array  # how far it is [k, count]
+    distances: Array  # its distance [k, count]
     # rank of a generated feature among the real images of its label [k, count]: the share of them whose nearest
-    # neighbour is at least as far as the real image nearest to the feature. 0 is farther than every real image;
-    # real images themselves have 0.5 on average. NaN where fewer than two are known
+    # neighbour is at least as far as that of the feature. 0 is farther than every real image;
+    # real images themselves have 0.5 on average. NaN with fewer than two real images
     typical: Array
 
     __repr__ = brief
 
     def closest(self, name: str, most: int = 16) -> list[tuple[int, float]]:
-        """Return different gallery images for a label, and their distances to the generated feature nearest to them.
+        """Return distinct gallery images for a label, and their distances to the nearest generated feature.
 
         The image that most generated features are nearest to comes first; of images with as many, the closest.
         """
@@ -52,7 +52,7 @@ def imagine(
     count: int = 50,
     seed: int = 0,
 ) -> Imagined:
-    """Return ``count`` generated features of each label, and the real images of a gallery nearest to them.
+    """Generate ``count`` features of each label, and find the real images of a gallery nearest to them.
 
     The model must be able to generate features, such as that of method izf. ``targets [n]`` are the label positions of the
     real images in the classifier, or -1.
@@ -78,7 +78,7 @@ def imagine(
 
 
 def generated(classifier: Classifier, names: Sequence[str], count: int, seed: int) -> Array:
-    """Return features ``[k, count, f]`` that the model makes of the descriptions of these labels."""
+    """Generate features ``[k, count, f]`` from the descriptions of these labels."""
     labels = classifier.labels.select(names)
     return _generator(classifier).generate(labels, count, seed)
 
@@ -95,7 +95,7 @@ def _generator(classifier: Classifier) -> Generates:
 
 
 def _typical(features: Array, real: Array) -> Array:
-    """Return for each feature ``[m, f]`` the share of real ones ``[n, f]`` that lie no closer to their nearest neighbour."""
+    """Return for each feature ``[m, f]`` the share of real ones ``[n, f]`` whose nearest neighbour is at least as far."""
     if len(real) < 2:
         return np.full(len(features), np.nan)
     own = distances(real, real)

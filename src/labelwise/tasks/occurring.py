@@ -1,4 +1,4 @@
-"""Which labels may occur, and how often: a list by place, season or taxon. It changes answers, and no score."""
+"""Restrict answers to labels that may occur, with their shares: a list by place, season or taxon. Scores stay the same."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,22 +16,22 @@ from labelwise.support.files import read_text
 class Occurring:
     """The labels that may occur."""
 
-    shares: Mapping[str, float]  # how frequent each is, of labels of the classifier alone
-    stated: bool  # whether shares were given: they take the place of those of training
-    others: tuple[str, ...]  # names that are no label of the classifier
+    shares: Mapping[str, float]  # the share of each label of the classifier
+    has_shares: bool  # shares were given; they replace the shares of training
+    unknown_names: tuple[str, ...]  # names that are not labels of the classifier
 
 
 def read_occurring(file: str | Path, classifier: Classifier) -> Occurring:
-    """Return the labels that a list allows: a ``.txt`` file with one name a line, or a table with the columns label and share.
+    """Read the allowed labels: a ``.txt`` file with one name a line, or a table with the columns label and share.
 
     Names are matched without regard to case. A label that is not in the list, or has the share 0, does not occur.
     """
     path = Path(file)
-    stated = path.suffix.lower() != ".txt"
-    if stated:
+    has_shares = path.suffix.lower() != ".txt"
+    if has_shares:
         rows = [
             (row["label"].strip(), row["share"])
-            for _, row in read_fields(path, "label", "share", what="table of shares")
+            for _, row in read_fields(path, "label", "share", noun="table of shares")
         ]
     else:
         try:
@@ -47,25 +47,25 @@ def read_occurring(file: str | Path, classifier: Classifier) -> Occurring:
         if not (np.isfinite(share) and share >= 0):
             raise DataError(f'A share is a number of at least 0; given "{text}" for "{name}" in "{path}".')
         shares[name] = share
-    known = {classifier.labels.find(name) or "": share for name, share in shares.items() if share > 0}
-    known.pop("", None)
-    others = tuple(name for name in shares if classifier.labels.find(name) is None)
-    if not known:
+    label_shares = {classifier.labels.find(name) or "": share for name, share in shares.items() if share > 0}
+    label_shares.pop("", None)
+    unknown_names = tuple(name for name in shares if classifier.labels.find(name) is None)
+    if not label_shares:
         names = classifier.labels.names
-        hint = suggest(others[0], names) if others else ""
+        hint = suggest(unknown_names[0], names) if unknown_names else ""
         raise DataError(f'"{path}" allows no label of this classifier.{hint} Labels: {listing(names)}.')
-    return Occurring(shares=known, stated=stated, others=others)
+    return Occurring(shares=label_shares, has_shares=has_shares, unknown_names=unknown_names)
 
 
 def restrict(classifier: Classifier, occurring: Occurring) -> Classifier:
-    """Return the classifier that answers with these labels only, weighed by their shares where these are stated.
+    """Return the classifier with these labels only, weighted by their shares if given.
 
     Raw scores, and the probability of a yes to a label that is asked about on its own, do not change where no share is stated.
     """
     if not occurring.shares:
         raise UsageError("At least one label must be able to occur.")
     smaller = classifier.select([name for name in classifier.labels.names if name in occurring.shares])
-    if not occurring.stated:
+    if not occurring.has_shares:
         return smaller
     calibration = smaller.calibration
     if calibration.multilabel:

@@ -1,4 +1,4 @@
-"""Outliers: find images that have none of the labels. See ``core.calibration``."""
+"""Outliers: find images that show none of the labels. See ``core.calibration``."""
 
 from dataclasses import dataclass
 

@@ -20,14 +20,14 @@ from labelwise.support.errors import UnsupportedError, UsageError, listing
 class Ranked:
     """The rank of one image."""
 
-    image: int  # its position among the images given
-    rank: float  # the expected one, from 1 (all probability on the lowest level) to k (all on the highest)
-    median: str  # the lowest level such that this or a lower one is right with a probability of one half or more
+    image: int  # its position in the input
+    rank: float  # expected rank, from 1 (all probability on the lowest level) to k (all on the highest)
+    median: str  # median level: the lowest at which the cumulative probability reaches one half
     best: str  # the most probable level
-    # the lowest and the highest level of the shortest interval that covers the asked share of probability
+    # the ends of the shortest interval of levels with the requested coverage
     interval: tuple[str, str]
-    probabilities: dict[str, float]  # of each level, from the lowest to the highest
-    known: bool  # False if the image is unknown, so that its rank means little
+    probabilities: dict[str, float]  # of each level, from lowest to highest
+    known: bool  # False if the image is unknown; its rank then means little
 
 
 def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float = 0.8) -> list[Ranked]:
@@ -59,7 +59,7 @@ def rank(scores: Scores, *, order: Sequence[str] | None = None, coverage: float 
 
 
 def level_columns(classifier: Classifier, order: Sequence[str] | None = None) -> list[int]:
-    """Return the positions of the labels from the lowest level to the highest, in this order or that of the labels."""
+    """Return the columns of the levels from lowest to highest, in this order or the labels' own."""
     labels = classifier.labels
     if classifier.calibration.multilabel:
         raise UnsupportedError("Several labels may be true of one image, so they have no order. Ask about each label.")
@@ -67,8 +67,8 @@ def level_columns(classifier: Classifier, order: Sequence[str] | None = None) ->
         columns = [labels.index(name) for name in order]
         missing = [name for name in labels.names if name not in set(order)]
         if missing or len(columns) > len(labels):
-            twice = sorted({name for name in order if list(order).count(name) > 1})
-            wrong = f"it lacks {listing(missing)}" if missing else f"more than once: {listing(twice)}"
+            repeated = sorted({name for name in order if list(order).count(name) > 1})
+            wrong = f"it lacks {listing(missing)}" if missing else f"more than once: {listing(repeated)}"
             raise UsageError(
                 f"The order must name every label once, from the lowest to the highest; {wrong}. Given: {listing(order)}."
             )
@@ -89,27 +89,27 @@ def level_probabilities(scores: Scores, columns: Sequence[int]) -> Array:
 
 
 def expected_ranks(levels: Array) -> Array:
-    """Return the mean rank ``[n]``, from 1 to k, under probabilities of levels ``[n, k]``."""
+    """Return the mean rank ``[n]``, from 1 to k, for level probabilities ``[n, k]``."""
     return levels @ np.arange(1.0, levels.shape[1] + 1)
 
 
 def median_levels(levels: Array) -> Array:
-    """Return the lowest level ``[n]``, from 0, at which the sum of probabilities ``[n, k]`` reaches one half."""
+    """Return the median level ``[n]``, from 0, for level probabilities ``[n, k]``."""
     return np.asarray(np.minimum((levels.cumsum(1) < 0.5).sum(1), levels.shape[1] - 1))
 
 
 def covering_levels(levels: Array, coverage: float = 0.8) -> tuple[Array, Array]:
-    """Return the first and last level ``[n]``, from 0, of the shortest interval that holds this share of probability.
+    """Return the first and last level ``[n]``, from 0, of the shortest interval with this coverage.
 
     Of intervals as short, the one that holds most is taken. In ``levels [n, k]`` the lowest comes first.
     """
     if not 0 < coverage <= 1:
         raise UsageError(f"The coverage must be above 0 and at most 1; given {coverage}.")
     n, k = levels.shape
-    below = np.concatenate([np.zeros((n, 1)), levels.cumsum(1)], 1)
+    cumulative = np.concatenate([np.zeros((n, 1)), levels.cumsum(1)], 1)
     first, last = np.zeros(n, np.int64), np.full(n, k - 1)
     for width in range(k - 1, 0, -1):
-        shares = below[:, width:] - below[:, :-width]
-        start, enough = shares.argmax(1), shares.max(1) >= coverage
-        first, last = np.where(enough, start, first), np.where(enough, start + width - 1, last)
+        shares = cumulative[:, width:] - cumulative[:, :-width]
+        start, covers = shares.argmax(1), shares.max(1) >= coverage
+        first, last = np.where(covers, start, first), np.where(covers, start + width - 1, last)
     return first, last

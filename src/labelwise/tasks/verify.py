@@ -1,4 +1,4 @@
-"""Verify: whether two images show the same label, known or not. Compares a score with a threshold fitted on held-out pairs."""
+"""Verify: whether two images show the same label, seen or not, by a score and a threshold fitted on held-out pairs."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,12 +15,12 @@ from labelwise.core.platt import fit_platt
 from labelwise.core.scores import Scores
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import Draws
-from labelwise.tasks.similarity import By, all_alike, comparable, row_alike
+from labelwise.tasks.similarity import By, comparable, row_similarity, similarity_matrix
 
 Rule = Literal["eer"] | float
-PAIRS = 50_000  # of each kind that a rule is fitted on, at most
+PAIRS = 50_000  # most pairs of each kind to fit a rule on
 CHUNK = 4_096  # pairs scored at a time
-TABLE = 4_096  # images up to which a table of all pairs is held
+TABLE = 4_096  # score all pairs as a table up to this many images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Verification:
 
     score: float  # larger is more alike
     same: bool  # whether the score reaches the threshold
-    probability: float  # of "same", for equally many same and different pairs
+    probability: float  # of "same", if same and different pairs are equally frequent
 
 
 def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verification]:
@@ -41,8 +41,8 @@ def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verif
     counts = [len(first), len(second)]
     if counts[0] != counts[1] and 1 not in counts:
         raise UsageError(f"Pairs need equally many first and second images, or one of either; given {counts}.")
-    one, other = (part.embeddings[np.arange(max(counts)) % len(part)] for part in (first, second))
-    scores = pair_scores(first.classifier.head, one, other, rule.by)
+    first_rows, second_rows = (part.embeddings[np.arange(max(counts)) % len(part)] for part in (first, second))
+    scores = pair_scores(first.classifier.head, first_rows, second_rows, rule.by)
     chances = sigmoid(scores * rule.scale + rule.offset)
     return [
         Verification(score=score, same=score >= rule.threshold, probability=chance)
@@ -51,7 +51,7 @@ def verify(first: Scores, second: Scores, *, by: By | None = None) -> list[Verif
 
 
 def check_verifier(classifier: Classifier, by: By | None) -> Verifier:
-    """Return the classifier's verifier; raise an error if there is none for this score."""
+    """Return the classifier's verifier; raise an error if it has none for this score."""
     rule = classifier.verifier
     if rule is None:
         raise UsageError(
@@ -77,13 +77,13 @@ def fit_verifier(
     if np.ndim(targets) == 2:
         raise DataError("Several labels may be true of these images, so pairs are neither same nor different.")
     classifier = scores.classifier
-    same, different = scored_pairs(classifier.head, scores.embeddings, targets, by, (PAIRS, seed))
+    same, different = score_pairs(classifier.head, scores.embeddings, targets, by, (PAIRS, seed))
     verifier = verifier_of(same, different, rule, by)
     return replace(classifier, verifier=verifier, origin=classifier.origin_with(scores.images))
 
 
 def verifier_of(same: Array, different: Array, rule: Rule, by: By) -> Verifier:
-    """Return the threshold for pairs of images from the scores of pairs of one label ``[p]`` and of different labels ``[q]``."""
+    """Return the threshold from the scores of pairs of one label ``[p]`` and of different labels ``[q]``."""
     curve = det_curve(same, different)
     eer, threshold = equal_error(curve)
     if rule != "eer":
@@ -91,12 +91,12 @@ def verifier_of(same: Array, different: Array, rule: Rule, by: By) -> Verifier:
         threshold = threshold_at(curve, rule)
     truth = np.arange(len(same) + len(different)) < len(same)
     scale, offset = fit_platt(np.concatenate([same, different])[:, None], truth[:, None])
-    offset -= math.log(len(same) / len(different))  # as if both kinds were equally frequent
+    offset -= math.log(len(same) / len(different))  # both kinds weigh the same
     return Verifier(by=by, threshold=threshold, rule=rule, eer=eer, scale=scale, offset=offset)
 
 
 def can_verify(targets: ArrayLike) -> bool:
-    """Return whether there is a pair of one label and a pair of different labels among targets ``[n]``."""
+    """Return whether targets ``[n]`` allow a pair of one label and a pair of different labels."""
     labels = np.asarray(targets)
     if labels.ndim > 1:  # several labels may be true of an image
         return False
@@ -104,7 +104,7 @@ def can_verify(targets: ArrayLike) -> bool:
     return len(counts) > 1 and int(counts.max()) > 1
 
 
-def scored_pairs(
+def score_pairs(
     head: Head, embeddings: Array, targets: ArrayLike, by: By, draw: tuple[int, int]
 ) -> tuple[Array, Array]:
     """Return the scores of pairs of one label ``[p]`` and of pairs of different labels ``[q]``.
@@ -121,16 +121,16 @@ def scored_pairs(
     embeddings, by = comparable(head, embeddings, by)
     n, d = embeddings.shape
     if by != "cosine" and n <= TABLE and n * n <= d * (len(same) + len(different)):
-        # A learned similarity of all pairs is quick, for each embedding passes its first layer once.
-        alike = all_alike(head, embeddings, embeddings, by)
-        table = ((alike + alike.T) / 2).astype(np.float64)
+        # A table is fast for a learned similarity: each embedding passes the first layer once.
+        similarity = similarity_matrix(head, embeddings, embeddings, by)
+        table = ((similarity + similarity.T) / 2).astype(np.float64)
         return table[*same.T], table[*different.T]
-    one, other = (pair_scores(head, embeddings, embeddings, by, rows) for rows in (same, different))
-    return one, other
+    same_scores, different_scores = (pair_scores(head, embeddings, embeddings, by, rows) for rows in (same, different))
+    return same_scores, different_scores
 
 
 def pair_scores(head: Head, first: Array, second: Array, by: By, rows: Array | None = None) -> Array:
-    """Return the score of each pair ``[p]``, the same for (a, b) as for (b, a): the mean where a similarity is not.
+    """Return the symmetric score of each pair ``[p]``: the mean of both directions of a learned similarity.
 
     ``rows [p, 2]`` says which rows of embeddings ``[n, d]`` and ``[m, d]`` make a pair; None pairs row i with row i.
     """
@@ -140,10 +140,10 @@ def pair_scores(head: Head, first: Array, second: Array, by: By, rows: Array | N
     for start in range(0, len(rows), CHUNK):
         part = rows[start : start + CHUNK]
         a, b = first[part[:, 0]], second[part[:, 1]]
-        alike = row_alike(head, a, b, by)
+        similarity = row_similarity(head, a, b, by)
         if by not in ("cosine", "whitened"):
-            alike = (alike + row_alike(head, b, a, by)) / 2
-        scores[start : start + CHUNK] = alike
+            similarity = (similarity + row_similarity(head, b, a, by)) / 2
+        scores[start : start + CHUNK] = similarity
     return scores
 
 
@@ -158,32 +158,32 @@ def _check_share(share: Rule, different: int) -> None:
         )
 
 
-class Pairs(NamedTuple):
-    """Rows of two images of one label ``[p, 2]``, and of different labels ``[q, 2]``; no image is paired with itself."""
+class LabelPairs(NamedTuple):
+    """Row pairs of one label ``[p, 2]`` and of different labels ``[q, 2]``; no image with itself."""
 
     same: NDArray[Any]
     different: NDArray[Any]
 
 
-def draw_pairs(targets: ArrayLike, most: int, seed: int = 0) -> Pairs:
-    """Return all pairs of each kind, each once, or ``most`` of them drawn evenly (with replacement) where there are more.
+def draw_pairs(targets: ArrayLike, most: int, seed: int = 0) -> LabelPairs:
+    """Return all pairs of each kind, or an even sample of ``most`` (with replacement).
 
     From the label of each image ``[n]``; images without one (-1) are in no pair.
     """
     every = np.asarray(targets)
     rows = np.flatnonzero(every >= 0)
     rows = rows[every[rows].argsort(kind="stable")]
-    # Sorted by label, row i makes same pairs with those up to the end of its label, different ones with all after.
+    # In label order, row i pairs with the later rows of its label (same) and all rows after them (different).
     sizes = np.unique(every[rows], return_counts=True)[1]
     end = sizes.cumsum().repeat(sizes)
     after = np.arange(1, len(rows) + 1)
     draws = Draws(seed)
     same = _draw(end - after, after, most, draws)
-    return Pairs(rows[same], rows[_draw(len(rows) - end, end, most, draws)])
+    return LabelPairs(rows[same], rows[_draw(len(rows) - end, end, most, draws)])
 
 
 def _draw(counts: NDArray[Any], starts: NDArray[Any], most: int, draws: Draws) -> NDArray[Any]:
-    """Return pairs ``[p, 2]``: row i has ``counts[i]`` partners, which are consecutive from ``starts[i]``."""
+    """Return pairs ``[p, 2]``: row i has ``counts[i]`` consecutive partners from ``starts[i]``."""
     ends = counts.cumsum()
     total = int(ends[-1]) if len(ends) else 0
     if not total:

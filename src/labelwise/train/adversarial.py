@@ -19,11 +19,11 @@ from labelwise.support.errors import UsageError
 from labelwise.support.rows import mix
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.stages import Loss
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TrainData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Adversarial:
         if self.loss not in ("stage", "scores"):
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 
-    def around(self, loss: Loss, model: nn.Module, data: TrainData) -> Loss:
+    def wrap(self, loss: Loss, model: nn.Module, data: TrainData) -> Loss:
         """Return the loss of attacked batches of a model; a stage on what an encoder made of images is left unchanged."""
         if len(data.train.shape) == 1:
             if any(isinstance(module, ImageEncoder) for module in model.modules()):
@@ -73,11 +73,11 @@ class Adversarial:
         Random numbers come from the seed of the batch's own, which do not change; each step draws the same ones.
         """
         images, seed = batch.images, batch.rng.generator.initial_seed()
-        epsilon = self.epsilon * (min(1.0, batch.done / self.warmup) if self.warmup else 1.0)
+        epsilon = self.epsilon * (min(1.0, batch.progress / self.warmup) if self.warmup else 1.0)
         step = epsilon * (self.step_size or 2.5 / self.steps)
         low, high = (images - epsilon).clamp_min(0), (images + epsilon).clamp_max(1)
         start = _rng(batch, seed, 1)
-        x = (images + start.between(-epsilon, epsilon, *images.shape[1:])).clamp(low, high)
+        x = (images + start.uniform_between(-epsilon, epsilon, *images.shape[1:])).clamp(low, high)
         with torch.enable_grad():
             for _ in range(self.steps):
                 x = x.detach().requires_grad_()
@@ -95,8 +95,8 @@ class Adversarial:
 def scores_loss(model: nn.Module, data: TrainData) -> Loss:
     """Return the cross-entropy of a model's scores of all labels."""
     if not isinstance(model, LabelModel) or data.train.multilabel:
-        why = "has several true labels" if data.train.multilabel else "trains a part of the model, without scores"
-        raise UsageError(f'This stage {why}, so no cross-entropy can be raised. Set adversarial.loss to "stage".')
+        reason = "has several true labels" if data.train.multilabel else "trains a part of the model, without scores"
+        raise UsageError(f'This stage {reason}, so no cross-entropy can be raised. Set adversarial.loss to "stage".')
     labels = data.labels
 
     def of_batch(batch: Batch) -> dict[str, Tensor]:

@@ -70,8 +70,8 @@ class Augment:
         for name in ("padding", "brightness", "contrast", "saturation", "changes", "erase", "noise", *limits):
             value, most = getattr(self, name), limits.get(name, math.inf)
             if not 0 <= value <= most or value == math.inf:
-                allowed = "zero or more" if most == math.inf else f"from 0 to {most:g}"
-                raise UsageError(f"{name} must be a finite number, {allowed}; given {value}.")
+                range_words = "zero or more" if most == math.inf else f"from 0 to {most:g}"
+                raise UsageError(f"{name} must be a finite number, {range_words}; given {value}.")
 
     @torch.no_grad()
     def __call__(self, images: Tensor, rng: BatchRng) -> Tensor:
@@ -84,10 +84,10 @@ class Augment:
         if images.ndim == 2:
             return self._with_noise(images.float(), rng)
         uniform = rng.uniform(PLACE + COLOUR)
-        placed = self._placed(images, uniform[:, :PLACE])
+        placed = self._place(images, uniform[:, :PLACE])
         coloured = self._coloured(placed, uniform[:, PLACE:])
-        for each in torch.split(rng.uniform(2 * self.changes), 2, 1) if self.changes else ():
-            coloured = random_change(coloured, each, self.strength)
+        for change in torch.split(rng.uniform(2 * self.changes), 2, 1) if self.changes else ():
+            coloured = random_change(coloured, change, self.strength)
         if self.erase:
             coloured.masked_fill_(self._square(coloured, rng.uniform(2)), 0.5)
         result = self._with_noise(coloured, rng).clamp_(0, 1) if self.noise else coloured
@@ -105,33 +105,33 @@ class Augment:
             inside.append((pixels >= first) & (pixels < first + self.erase))
         return (inside[0][:, :, None] & inside[1][:, None])[:, None]
 
-    def _placed(self, images: Tensor, uniform: Tensor) -> Tensor:
+    def _place(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Return cropped, flipped and rotated floats ``[n, c, size, size]``, never the memory of the images given."""
         source = (images.shape[2], images.shape[3])
         target = source if self.size is None else (self.size, self.size)
         if self.scale is not None or self.rotation:
             # A resized crop never leaves the image, so its edge repeats; anything else meets zeros outside.
             outside = "zeros" if self.padding or self.rotation else "border"
-            placed = torch.empty((*images.shape[:2], *target), device=images.device)
-            for x, across, down, out in _blocks(images, *self._lines(uniform, source, target), placed):
+            output = torch.empty((*images.shape[:2], *target), device=images.device)
+            for x, across, down, target_block in _blocks(images, *self._lines(uniform, source, target), output):
                 grid = (across + down).permute(0, 2, 3, 1)
                 sample = F.grid_sample(as_float(x.contiguous()), grid, padding_mode=outside, align_corners=False)
-                torch.clamp(sample, 0, 1, out=out)
-            return placed
+                torch.clamp(sample, 0, 1, out=target_block)
+            return output
         if self.flip or self.padding or source != target:
-            return as_float(self._cropped(images, uniform, target))
+            return as_float(self._crop(images, uniform, target))
         return as_float(images) if images.dtype == torch.uint8 else images.to(torch.float32, copy=True)
 
-    def _cropped(self, images: Tensor, uniform: Tensor, target: tuple[int, int]) -> Tensor:
+    def _crop(self, images: Tensor, uniform: Tensor, target: tuple[int, int]) -> Tensor:
         """Return whole pixels, cropped and flipped, ``[n, c, *target]``, of the type given."""
         top, left, _, _ = self._boxes(uniform, (images.shape[2], images.shape[3]), target)
         rows = (top + self.padding).long()[:, None] + torch.arange(target[0], device=images.device)
         across = torch.arange(target[1], device=images.device)
         across = torch.where(self._flips(uniform)[:, None], across.flip(0), across)
         columns = (left + self.padding).long()[:, None] + across
-        padded = F.pad(images, [self.padding] * 4) if self.padding else images
-        positions = (rows[:, :, None] * padded.shape[3] + columns[:, None]).flatten(1)
-        pixels = padded.flatten(2).gather(2, positions[:, None].expand(-1, images.shape[1], -1))
+        padded_images = F.pad(images, [self.padding] * 4) if self.padding else images
+        positions = (rows[:, :, None] * padded_images.shape[3] + columns[:, None]).flatten(1)
+        pixels = padded_images.flatten(2).gather(2, positions[:, None].expand(-1, images.shape[1], -1))
         return pixels.view(*images.shape[:2], *target)
 
     def _flips(self, uniform: Tensor) -> Tensor:
@@ -204,8 +204,8 @@ class Augment:
             matrix = (weights[:, :, None, None] * parts).sum(1)
         lift = (brightness * (1 - contrast) * grey)[:, None, None]
         with torch.autocast(images.device.type, enabled=False):
-            for x, product, added in _blocks(images, matrix, lift):
-                torch.clamp(torch.baddbmm(added, product, x.flatten(2)).view(x.shape), 0, 1, out=x)
+            for x, product, offset in _blocks(images, matrix, lift):
+                torch.clamp(torch.baddbmm(offset, product, x.flatten(2)).view(x.shape), 0, 1, out=x)
         return images
 
 
@@ -249,5 +249,5 @@ def _colour_parts(device: torch.device) -> Tensor:
     to = torch.tensor(YIQ, dtype=torch.float64)
     quarter = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
     grey = to[:1].expand(3, 3)
-    turned = torch.linalg.solve(to, quarter @ to)
-    return torch.stack((grey, torch.eye(3, dtype=torch.float64) - grey, turned)).float().to(device)
+    rotation = torch.linalg.solve(to, quarter @ to)
+    return torch.stack((grey, torch.eye(3, dtype=torch.float64) - grey, rotation)).float().to(device)

@@ -13,9 +13,9 @@ from torch import Tensor
 from labelwise.support.errors import UsageError
 from labelwise.support.processes import all_gather, cancel_on_error, current_group, sum_over_processes
 from labelwise.support.rows import mix
-from labelwise.train.data import TensorSplit
 from labelwise.train.model import as_float
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TensorSplit
 
 
 def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
@@ -34,18 +34,18 @@ def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
     return sum_over_processes(table)
 
 
-def uploaded(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
+def upload_ahead(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
     """Yield pinned tensors on a GPU, copied while it computes."""
-    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     for item in items:
-        with torch.cuda.stream(aside):
-            there = item.to(device, non_blocking=True)
-        torch.cuda.current_stream(device).wait_stream(aside)
-        there.record_stream(torch.cuda.current_stream(device))
-        yield there
+        with torch.cuda.stream(stream):
+            uploaded_item = item.to(device, non_blocking=True)
+        torch.cuda.current_stream(device).wait_stream(stream)
+        uploaded_item.record_stream(torch.cuda.current_stream(device))
+        yield uploaded_item
 
 
-def ahead(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
+def prefetch(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
     """Yield the same items, made by another thread up to ``depth`` in advance."""
     with cancel_on_error(ThreadPoolExecutor(1)) as pool:
         futures = deque(pool.submit(next, items, None) for _ in range(depth))
@@ -58,7 +58,7 @@ def on_device(parts: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]
     """Yield parts of images on a device; a GPU computes on one while the next are read and copied."""
     if device.type == "cpu" or not parts or parts[0].device.type != "cpu":
         return (part.to(device) for part in parts)
-    return uploaded(ahead(part.pin_memory() for part in parts), device)
+    return upload_ahead(prefetch(part.pin_memory() for part in parts), device)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,7 +69,9 @@ class Batch:
     targets: Tensor  # ``[n]``, or ``[n, k]`` where several labels may be true
     rows: Tensor  # their rows in the split, ``[n]``
     rng: BatchRng  # random numbers for these rows
-    done: float = 1.0  # the share of the stage's steps that came before; 1 outside of training, NaN in a recorded step
+    progress: float = (
+        1.0  # the share of the stage's steps that came before; 1 outside of training, NaN in a recorded step
+    )
     phase: int = 0  # which of the kinds of steps that take turns, see ``Stage.phases``
 
 
@@ -137,14 +139,14 @@ class ShuffledBatches:
 
     def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Draw]:
         """Yield what the batches of one epoch are made of, from step ``start`` on."""
-        whole = self.plan(seed)[start:]
-        if not whole:
+        plan = self.plan(seed)[start:]
+        if not plan:
             return
-        parts = [shard.rows(len(rows)) for rows in whole]
-        mine = [rows[part] for rows, part in zip(whole, parts, strict=True)]
+        parts = [shard.rows(len(rows)) for rows in plan]
+        mine = [rows[part] for rows, part in zip(plan, parts, strict=True)]
         there = torch.split(torch.cat(mine).to(self.split.targets.device), [len(rows) for rows in mine])
         for step, (rows, images) in enumerate(zip(there, self._images(mine), strict=True)):
-            part, total = parts[step], len(whole[step])
+            part, total = parts[step], len(plan[step])
             yield Draw(rows=rows, images=images, part=part, total=total, seed=mix(seed, start + step))
 
     def batch(self, rows: Tensor, images: Tensor | None, rng: BatchRng) -> Batch:
@@ -163,7 +165,7 @@ class ShuffledBatches:
         images, device = self.split.images, self.split.targets.device
         if images.device == device:
             return (None for _ in rows)
-        return uploaded(ahead(images[here].pin_memory() for here in rows), device)
+        return upload_ahead(prefetch(images[chunk].pin_memory() for chunk in rows), device)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from labelwise.support.errors import LabelwiseWarning, StoreError, UsageError
-from labelwise.support.files import read_tensors, read_text, state_tensors, under, write_tensors
+from labelwise.support.files import read_tensors, read_text, state_tensors, with_prefix, write_tensors
 from labelwise.support.processes import is_main_process
 from labelwise.support.writable import write_atomically
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method, Run
 from labelwise.train.run_folder import BEFORE, NEWEST, has_checkpoint, refuse_unfinished
+from labelwise.train.train_data import TrainData
 
 CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """The progress of training: the next step, and sums over the steps of this epoch so far."""
 
     stage: int = 0
@@ -46,18 +46,18 @@ def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
     for piece in (part.cpu().numpy().tobytes() for part in parts) if source is None else source.digests():
         content.update(piece)
     settings: dict[str, Any] = json.loads(json.dumps(asdict(method)))
-    about = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content.hexdigest()}
-    about |= {"accumulate": run.accumulate} if run.accumulate > 1 else {}
-    return {**about, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
+    identity = {"method": method.name, "seed": run.seed, "images": len(data.train), "data": content.hexdigest()}
+    identity |= {"accumulate": run.accumulate} if run.accumulate > 1 else {}
+    return {**identity, "labels": list(data.labels.names), **{f"set {key}": value for key, value in settings.items()}}
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the optimiser's state as tensors named ``optimizer/<parameter>/<what>``."""
     state = optimizer.state_dict()["state"]
     return {
-        f"optimizer/{index}/{what}": torch.as_tensor(value)
+        f"optimizer/{index}/{name_in_state}": torch.as_tensor(value)
         for index, entry in state.items()
-        for what, value in entry.items()
+        for name_in_state, value in entry.items()
         if value is not None
     }
 
@@ -65,15 +65,15 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Put back what ``optimizer_tensors`` returned."""
     state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in under("optimizer", tensors).items():
-        index, what = name.split("/")
-        state.setdefault(int(index), {})[what] = tensor
+    for name, tensor in with_prefix("optimizer", tensors).items():
+        index, name_in_state = name.split("/")
+        state.setdefault(int(index), {})[name_in_state] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
     # Files keep no memory layout, and a fused optimiser wants that of the parameter.
     for parameter, entries in optimizer.state.items():
-        for what, tensor in entries.items():
+        for name_in_state, tensor in entries.items():
             if isinstance(tensor, Tensor) and tensor.shape == parameter.shape:
-                entries[what] = torch.empty_like(parameter).copy_(tensor)
+                entries[name_in_state] = torch.empty_like(parameter).copy_(tensor)
 
 
 class RunFolder:
@@ -86,7 +86,7 @@ class RunFolder:
         self._whole = path / NEWEST  # the newest checkpoint that is not damaged
         self._writing: Future[None] | None = None
 
-    def start(self, resume: bool, notes: Iterable[Mapping[str, Any]] = ()) -> Progress:
+    def start(self, resume: bool, notes: Iterable[Mapping[str, Any]] = ()) -> RunProgress:
         """Return where to begin; refuse to overwrite a run that can be resumed, or to resume another run."""
         if not resume:
             refuse_unfinished(self.path)
@@ -96,9 +96,9 @@ class RunFolder:
             return progress
         self.path.mkdir(parents=True, exist_ok=True)
         self._start_log(notes)
-        return Progress()
+        return RunProgress()
 
-    def _newest_whole(self) -> Progress:
+    def _newest_whole(self) -> RunProgress:
         """Return the progress of the newest readable checkpoint, and warn of damaged ones."""
         faults = []
         for path in (path for name in (NEWEST, BEFORE) if (path := self.path / name).is_file()):
@@ -119,11 +119,11 @@ class RunFolder:
             f"one, or delete {self.path} and start again without --resume."
         )
 
-    def _read_whole(self, path: Path) -> tuple[dict[str, Any], Progress]:
+    def _read_whole(self, path: Path) -> tuple[dict[str, Any], RunProgress]:
         """Return the identity and the place of a checkpoint, if it and the finished stages before it can be read."""
-        _, about = read_tensors(path)
+        _, document = read_tensors(path)
         try:
-            identity, progress = about["identity"], Progress(**about["progress"])
+            identity, progress = document["identity"], RunProgress(**document["progress"])
         except (KeyError, TypeError):
             raise StoreError(f"{path.name} is damaged: it lacks the progress of the run.") from None
         for number in range(progress.stage):
@@ -131,21 +131,21 @@ class RunFolder:
         return identity, progress
 
     def _check_identity(self, stored: Mapping[str, Any]) -> None:
-        now = self.identity
-        differences = [key for key in {*stored, *now} if stored.get(key) != now.get(key)]
+        own = self.identity
+        differences = [key for key in {*stored, *own} if stored.get(key) != own.get(key)]
         if differences:
-            lines = "; ".join(f"{key}: was {stored.get(key)}, now {now.get(key)}" for key in sorted(differences))
+            lines = "; ".join(f"{key}: was {stored.get(key)}, now {own.get(key)}" for key in sorted(differences))
             raise UsageError(
                 f"The run in {self.path} was started differently, so it cannot be resumed ({lines}). "
                 "Use the same settings and data, or delete that folder to start again."
             )
 
-    def _cut_log(self, progress: Progress) -> None:
+    def _cut_log(self, progress: RunProgress) -> None:
         """Drop what the log says of epochs that are trained again."""
         texts = read_text(self.log).splitlines() if self.log.exists() else []
         entries = [json.loads(text) for text in texts if text.endswith("}")]
         end = (progress.stage, progress.epoch)
-        self._start_log(each for each in entries if (each.get("stage_number", -1), each.get("epoch", -1)) < end)
+        self._start_log(entry for entry in entries if (entry.get("stage_number", -1), entry.get("epoch", -1)) < end)
 
     def _start_log(self, entries: Iterable[Mapping[str, Any]]) -> None:
         write_atomically(self.log, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
@@ -155,19 +155,19 @@ class RunFolder:
         with self.log.open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
-    def write_meanwhile(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+    def write_meanwhile(self, progress: RunProgress, tensors: Mapping[str, Tensor]) -> None:
         """Write the checkpoint; on a GPU, training continues while another thread writes."""
         self.finish()
         if not any(tensor.is_cuda for tensor in tensors.values()):
             self.write(progress, tensors)
             return
         copies = {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in tensors.items()}
-        copied, then = torch.cuda.Event(), replace(progress, sums=dict(progress.sums))  # type: ignore[no-untyped-call]
-        copied.record()
+        copy_event, snapshot = torch.cuda.Event(), replace(progress, sums=dict(progress.sums))  # type: ignore[no-untyped-call]
+        copy_event.record()
 
         def write() -> None:
-            copied.synchronize()
-            self._write(then, copies)
+            copy_event.synchronize()
+            self._write(snapshot, copies)
 
         writer = ThreadPoolExecutor(1)
         self._writing = writer.submit(write)
@@ -179,15 +179,15 @@ class RunFolder:
         if writing is not None:
             writing.result()
 
-    def write(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+    def write(self, progress: RunProgress, tensors: Mapping[str, Tensor]) -> None:
         """Write the checkpoint, and keep the one before; a damaged one is not kept."""
         self.finish()
         self._write(progress, tensors)
 
-    def _write(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
-        about = {"identity": self.identity, "progress": asdict(progress)}
+    def _write(self, progress: RunProgress, tensors: Mapping[str, Tensor]) -> None:
+        document = {"identity": self.identity, "progress": asdict(progress)}
         newest = self.path / NEWEST
-        write_tensors(newest, tensors, about, keep=self.path / BEFORE if self._whole == newest else None)
+        write_tensors(newest, tensors, document, keep=self.path / BEFORE if self._whole == newest else None)
         self._whole = newest
 
     def read(self) -> dict[str, Tensor]:
@@ -203,7 +203,7 @@ class RunFolder:
 
     def read_weights(self, name: str, model: nn.Module) -> None:
         """Load the weights that are kept under a name."""
-        model.load_state_dict(under("model", read_tensors(self._weights(name))[0]))
+        model.load_state_dict(with_prefix("model", read_tensors(self._weights(name))[0]))
 
 
 def state_copy(model: nn.Module) -> dict[str, Tensor]:

@@ -53,9 +53,9 @@ def momentum_contrast(queries: Tensor, keys: Tensor, queue: Tensor, temperature:
     Each query has to find the key of its own image among that key and the queue. No gradient reaches keys and queue.
     Keys ``[n, e]`` are other views of the images of queries ``[n, e]``, the queue ``[m, e]`` keys of other images.
     """
-    others = cosines(queries, queue.detach()) / temperature
+    negatives = cosines(queries, queue.detach()) / temperature
     own = (_unit(queries) * _unit(keys.detach())).sum(1) / temperature
-    return (torch.logaddexp(own, others.logsumexp(1)) - own).mean()
+    return (torch.logaddexp(own, negatives.logsumexp(1)) - own).mean()
 
 
 def alignment(embeddings: Tensor) -> Tensor:

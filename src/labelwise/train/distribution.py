@@ -58,8 +58,8 @@ def process_group(device: torch.device) -> Iterator[Shard]:
 
 def _backend(device: torch.device) -> str:
     """Return what processes speak by: NCCL between GPUs, which takes one process a device; else gloo."""
-    shared = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count()
-    return "gloo" if device.type == "cpu" or shared else "cpu:gloo,cuda:nccl"
+    shares_gpu = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count()
+    return "gloo" if device.type == "cpu" or shares_gpu else "cpu:gloo,cuda:nccl"
 
 
 def any_process(flag: bool, device: torch.device) -> bool:
@@ -128,7 +128,7 @@ def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     every, targets = embeddings.new_zeros(total, *embeddings.shape[1:]), batch.targets.new_zeros(total)
     every[rows], targets[rows] = embeddings, batch.targets
     dist.all_reduce(targets)
-    return _summed(every), targets
+    return _sum_over_processes(every), targets
 
 
 class _Sum(torch.autograd.Function):
@@ -142,10 +142,10 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(_: Any, *grads: Tensor) -> Tensor:
-        return _summed(grads[0])
+        return _sum_over_processes(grads[0])
 
 
-def _summed(x: Tensor) -> Tensor:
+def _sum_over_processes(x: Tensor) -> Tensor:
     total: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
     return total
 
@@ -161,13 +161,15 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
             plain: Tensor = super().forward(input)
             return plain
         axes, shape = [axis for axis in range(input.ndim) if axis != 1], [1, -1] + [1] * (input.ndim - 2)
-        sums = _summed(torch.cat([input.sum(axes), input.new_tensor([input.numel() / input.shape[1]])]))
+        sums = _sum_over_processes(torch.cat([input.sum(axes), input.new_tensor([input.numel() / input.shape[1]])]))
         mean, n = sums[:-1] / sums[-1].detach(), sums[-1].detach()
-        off = input - mean.view(shape)  # squares of numbers far from 0 would lose the digits that distinguish values
-        variance = _summed(off.square().sum(axes)) / n
+        centred = input - mean.view(
+            shape
+        )  # squares of numbers far from 0 would lose the digits that distinguish values
+        variance = _sum_over_processes(centred.square().sum(axes)) / n
         self._track(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
-        out = off * torch.rsqrt(variance + self.eps).view(shape)
-        return out * self.weight.view(shape) + self.bias.view(shape) if self.affine else out
+        output = centred * torch.rsqrt(variance + self.eps).view(shape)
+        return output * self.weight.view(shape) + self.bias.view(shape) if self.affine else output
 
     def _track(self, mean: Tensor, variance: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
@@ -202,13 +204,13 @@ def as_one_batch(model: nn.Module, shard: Shard) -> Iterator[None]:
     """
     kinds: dict[Any, type[nn.Module]] = {BATCH_NORMS: _SharedBatchNorm, nn.Dropout: _SharedDropout}
     layers = [
-        (module, type(module), shared)
+        (module, type(module), shared_module)
         for module in (model.modules() if shard.world > 1 else ())
-        for kind, shared in kinds.items()
+        for kind, shared_module in kinds.items()
         if isinstance(module, kind)
     ]
-    for module, _, shared in layers:
-        module.__class__ = shared
+    for module, _, shared_module in layers:
+        module.__class__ = shared_module
     try:
         yield
     finally:

@@ -52,13 +52,13 @@ def export_encoder(image_encoder: ImageEncoder) -> OnnxEncoder:
         name=encoder.name, shape=encoder.shape, maps="maps" if graph.with_maps else None, fit=view.fit,
         crop=view.crop, mirror=view.mirror, source="trained by labelwise",
     )  # fmt: skip
-    exported = OnnxEncoder(card, onnx_id(card, content), partial(bytes, content), encoder.width)
+    onnx_encoder = OnnxEncoder(card, onnx_id(card, content), partial(bytes, content), encoder.width)
     images = example(encoder.shape, 2)
-    wanted = encoder(images)
-    off = float(np.abs(exported(images) - wanted).max())
-    if not off <= TOLERANCE * float(np.abs(wanted).max()):
-        raise LabelwiseError(f"The exported {encoder.name} differs from torch by {off:.1e}; nothing is saved.")
-    return exported
+    expected = encoder(images)
+    difference = float(np.abs(onnx_encoder(images) - expected).max())
+    if not difference <= TOLERANCE * float(np.abs(expected).max()):
+        raise LabelwiseError(f"The exported {encoder.name} differs from torch by {difference:.1e}; nothing is saved.")
+    return onnx_encoder
 
 
 def export_torch_encoder(encoder: TorchEncoder) -> OnnxEncoder:
@@ -91,8 +91,8 @@ def example(shape: tuple[int, ...], count: int, seed: int = 0) -> Array:
 def _content(graph: _Graph, encoder: TorchEncoder) -> bytes:
     """Return the ONNX file of a graph for any number of images."""
     images = example(encoder.shape, 3)
-    seen = images[(..., *encoder.window)] if len(encoder.shape) == 3 else images
-    tensor = torch.from_numpy(np.ascontiguousarray(seen)).to(encoder.device)
+    window = images[(..., *encoder.window)] if len(encoder.shape) == 3 else images
+    tensor = torch.from_numpy(np.ascontiguousarray(window)).to(encoder.device)
     names = ["features", "maps"] if graph.with_maps else ["features"]
     content: bytes = to_onnx(graph, tensor, names, encoder.name).SerializeToString()
     return content

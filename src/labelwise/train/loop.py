@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
-from labelwise.support.files import state_tensors, under
+from labelwise.support.files import state_tensors, with_prefix
 from labelwise.support.processes import deferred_signals, is_restarted
 from labelwise.support.rows import mix
 from labelwise.support.writable import check_room
 from labelwise.train.batches import Shard
-from labelwise.train.checkpoint import Progress, RunFolder, load_optimizer, optimizer_tensors, run_identity
-from labelwise.train.data import TrainData
+from labelwise.train.checkpoint import RunFolder, RunProgress, load_optimizer, optimizer_tensors, run_identity
 from labelwise.train.distribution import (
     any_process,
     as_one_batch,
@@ -26,14 +25,15 @@ from labelwise.train.distribution import (
     of_main_process,
     process_group,
 )
-from labelwise.train.engine import Engine, own_stream
 from labelwise.train.method import Method, Run
 from labelwise.train.model import LabelModel, first_not_finite
 from labelwise.train.optimizers import MovingAverage
-from labelwise.train.progress import Bar, progress_bar
+from labelwise.train.progress_bar import Bar, progress_bar
 from labelwise.train.run_folder import sole_run
 from labelwise.train.stages import Stage
-from labelwise.train.step import WARM, RecordedStep, Step
+from labelwise.train.step import WARM, RecordedStep, TrainingStep
+from labelwise.train.step_engine import StepEngine, own_stream
+from labelwise.train.train_data import TrainData
 
 AHEAD = 16  # steps of a stage that the clock ends are started ahead of the GPU at most
 START = (
@@ -58,13 +58,13 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
         if run.folder and shard.rank == 0:
             check_room(run.folder, ROOM * sum(tensor.nbytes for tensor in model.state_dict().values()))
         folder = RunFolder(run.folder, run_identity(method, data, run)) if run.folder else None
-        now = folder.start(run.resume or is_restarted(), run.notes) if folder else Progress()
+        progress = folder.start(run.resume or is_restarted(), run.notes) if folder else RunProgress()
         if folder:
             stack.callback(folder.finish)
         stack.enter_context(as_one_batch(model, shard))
-        loop = _Loop(run, model, device, shard, folder, now)
+        loop = _Loop(run, model, device, shard, folder, progress)
         for number, stage in enumerate(method.stages(model, data)):
-            if folder and number < loop.now.stage:
+            if folder and number < loop.progress.stage:
                 folder.read_weights(f"stage-{number}", model)
             else:
                 loop.train_stage(stage, number)
@@ -83,12 +83,16 @@ def _seed(device: torch.device, seed: int) -> None:
         torch.cuda.default_generators[device.index].manual_seed(seed)
 
 
-def _out_of_patience(stage: Stage, now: Progress) -> bool:
-    if now.merit == -math.inf:
+def _out_of_patience(stage: Stage, progress: RunProgress) -> bool:
+    if progress.merit == -math.inf:
         return True
     if not stage.keeps_best:
-        return stage.patience is not None and now.best_epoch < 0 and now.epoch >= stage.patience
-    return stage.patience is not None and now.best is not None and now.epoch - 1 - now.best_epoch >= stage.patience
+        return stage.patience is not None and progress.best_epoch < 0 and progress.epoch >= stage.patience
+    return (
+        stage.patience is not None
+        and progress.best is not None
+        and progress.epoch - 1 - progress.best_epoch >= stage.patience
+    )
 
 
 @dataclass
@@ -100,13 +104,13 @@ class _Loop:
     device: torch.device
     shard: Shard
     folder: RunFolder | None
-    now: Progress
+    progress: RunProgress
 
     def __post_init__(self) -> None:
         self.saved = time.monotonic()  # when the last checkpoint was written, or the run began
-        self.begun = self.saved - self.now.seconds  # when the run would have begun, had it never been interrupted
+        self.begun = self.saved - self.progress.seconds  # when the run would have begun, had it never been interrupted
         self.writer = self.folder if self.shard.rank == 0 else None  # of several processes, the main one writes
-        self.engine = Engine(self.run.engine, self.device, processes=self.shard.world)
+        self.engine = StepEngine(self.run.engine, self.device, processes=self.shard.world)
 
     @property
     def seconds(self) -> float:
@@ -116,127 +120,140 @@ class _Loop:
         """Train the model, from the checkpoint on where the run is resumed within this stage."""
         with deferred_signals(active=self.folder is not None) as self.signals, _threads(stage.threads):
             self._begin(stage, number)
-            now, visible = self.now, self.run.progress and self.shard.rank == 0
-            with progress_bar(stage.name, stage.epochs, self.done, visible=visible) as bar:
-                while self.done < 1 and not _out_of_patience(stage, now):
+            progress, visible = self.progress, self.run.progress and self.shard.rank == 0
+            with progress_bar(stage.name, stage.epochs, self.share_done, visible=visible) as bar:
+                while self.share_done < 1 and not _out_of_patience(stage, progress):
                     self._train_epoch(bar)
                     try:
                         self._end_epoch()
                     except KeyboardInterrupt:
                         if self.folder is None:
                             raise
-                        raise self._stopped(self.folder) from None
-            self.engine.note(stage, self.step)
+                        raise self._stop(self.folder) from None
+            self.engine.record(stage, self.step)
             if self.average:
                 self.model.load_state_dict(self.average.module.state_dict())
             if self.best:
                 self.model.load_state_dict(self.best)
-            self.now = Progress(stage=number + 1, seconds=self.seconds)
+            self.progress = RunProgress(stage=number + 1, seconds=self.seconds)
             if self.writer:
                 self.writer.write_weights(f"stage-{number}", self.model)
-                self.writer.write(self.now, {})
+                self.writer.write(self.progress, {})
 
     def _begin(self, stage: Stage, number: int) -> None:
         self.stage, self.parameters = stage, [p for p in stage.parameters if p.requires_grad]
         if not self.parameters or not len(stage.batches):
             raise UsageError(f'Stage "{stage.name}" has nothing to train: no parameter or no image.')
-        resumed = self.now.stage == number and bool(self.now.epoch or self.now.step)
-        self.now = self.now if resumed else Progress(stage=number, began=self.seconds)
+        resumed = self.progress.stage == number and bool(self.progress.epoch or self.progress.step)
+        self.progress = self.progress if resumed else RunProgress(stage=number, began=self.seconds)
         self.optimizer = stage.optimizer.build(self.parameters)
         loss = distributed(stage.loss, self.parameters, self.shard)
-        step = Step(stage=stage, loss=loss, optimizer=self.optimizer, parameters=self.parameters, device=self.device)
+        step = TrainingStep(
+            stage=stage, loss=loss, optimizer=self.optimizer, parameters=self.parameters, device=self.device
+        )
         step.accumulate = self.run.accumulate if stage.phases == 1 else 1
         if stage.seconds is not None:
-            step.place = lambda _: self.done * stage.epochs * step.steps
-        left = (stage.epochs - self.now.epoch) * step.steps
-        self.step, self.lr, self.ends = self.engine.prepare(step, left, self.model), step.lr, step.ends
+            step.place = lambda _: self.share_done * stage.epochs * step.steps
+        steps_left = (stage.epochs - self.progress.epoch) * step.steps
+        self.step, self.lr, self.ends = self.engine.prepare(step, steps_left, self.model), step.lr, step.ends
         self.average: MovingAverage | None = None
         self.best: dict[str, Tensor] = {}  # weights by validation
         if stage.average is not None:
-            done = self.now.epoch * -(-step.steps // step.accumulate) + self.now.step // step.accumulate
-            self.average = MovingAverage(self.model, stage.average, steps=done)
+            steps_done = self.progress.epoch * -(-step.steps // step.accumulate) + self.progress.step // step.accumulate
+            self.average = MovingAverage(self.model, stage.average, steps=steps_done)
         if resumed and self.folder:
             tensors = self.folder.read()
-            self.model.load_state_dict(under("model", tensors))
+            self.model.load_state_dict(with_prefix("model", tensors))
             load_optimizer(self.optimizer, tensors)
             if self.average:
-                self.average.module.load_state_dict(under("average", tensors))
-            self.best = {name: tensor.to(self.device) for name, tensor in under("best", tensors).items()}
+                self.average.module.load_state_dict(with_prefix("average", tensors))
+            self.best = {name: tensor.to(self.device) for name, tensor in with_prefix("best", tensors).items()}
         elif stage.begins_well:
             self._validate(-1)
 
     def _train_epoch(self, bar: Bar) -> None:
-        now, stage, steps, begun = self.now, self.stage, len(self.stage.batches), (self.now.step, time.monotonic())
-        replayed = isinstance(self.step, RecordedStep) and self.step.recorded  # recording itself takes seconds
-        sums = {name: torch.tensor(value, device=self.device) for name, value in now.sums.items()}
-        seed = mix(self.run.seed, now.stage, now.epoch)
+        progress, stage, steps, begun = (
+            self.progress,
+            self.stage,
+            len(self.stage.batches),
+            (self.progress.step, time.monotonic()),
+        )
+        replayed = isinstance(self.step, RecordedStep) and self.step.is_recorded  # recording itself takes seconds
+        sums = {name: torch.tensor(value, device=self.device) for name, value in progress.sums.items()}
+        seed = mix(self.run.seed, progress.stage, progress.epoch)
         self.model.train()
-        for draw in stage.batches.epoch(seed, now.step, self.shard):
+        for draw in stage.batches.epoch(seed, progress.step, self.shard):
             # Alike in all processes, and not the seed of the batch's own rng.
-            _seed(self.device, mix(seed, now.step, 0))
-            number = now.epoch * steps + now.step
+            _seed(self.device, mix(seed, progress.step, 0))
+            number = progress.epoch * steps + progress.step
             for name, value in self.step.take(draw, number).items():
                 sums.setdefault(name, torch.zeros((), device=self.device)).add_(value)
-            ended = self.ends(number)
-            if self.average and ended:
+            is_last = self.ends(number)
+            if self.average and is_last:
                 self.average.update()
-            now.step += 1
-            bar(stage.minimised(sums), now.step, self.lr(number), self.done)
+            progress.step += 1
+            bar(stage.minimised(sums), progress.step, self.lr(number), self.share_done)
             if self._clock_ends_epoch():
                 break
-            if self.folder is None or not ended:  # gradients are not kept
+            if self.folder is None or not is_last:  # gradients are not kept
                 continue
             stop = any_process(self.signals.received is not None, self.device)
             if stop or time.monotonic() - self.saved > self.run.checkpoint_seconds:
-                now.sums = {name: value.item() for name, value in sums.items()}
+                progress.sums = {name: value.item() for name, value in sums.items()}
                 if stop:
-                    raise self._stopped(self.folder)
+                    raise self._stop(self.folder)
                 self._save()
-        now.sums = {name: value.item() for name, value in sums.items()}
+        progress.sums = {name: value.item() for name, value in sums.items()}
         # A clock leaves no time to lose, and how long compiling takes is not known.
-        if replayed and now.step > begun[0] and stage.seconds is None:
-            seconds = (time.monotonic() - begun[1]) * steps / (now.step - begun[0])  # of a whole epoch
-            self.engine.consider_compiling(self.step, (stage.epochs - now.epoch - 1) * seconds, self.model)
+        if replayed and progress.step > begun[0] and stage.seconds is None:
+            seconds = (time.monotonic() - begun[1]) * steps / (progress.step - begun[0])  # of a whole epoch
+            self.engine.consider_compiling(self.step, (stage.epochs - progress.epoch - 1) * seconds, self.model)
 
     @property
-    def done(self) -> float:
+    def share_done(self) -> float:
         """The share of the stage that is over: of its time, or of its steps."""
-        now, stage, steps = self.now, self.stage, len(self.stage.batches)
+        progress, stage, steps = self.progress, self.stage, len(self.stage.batches)
         if stage.seconds is None:
-            return (now.epoch * steps + now.step) / (stage.epochs * steps)
-        if not now.epoch and now.step < START:
+            return (progress.epoch * steps + progress.step) / (stage.epochs * steps)
+        if not progress.epoch and progress.step < START:
             return 0.0
-        return min(1.0, of_main_process((self.seconds - now.began) / stage.seconds, self.device))
+        return min(1.0, of_main_process((self.seconds - progress.began) / stage.seconds, self.device))
 
     def _clock_ends_epoch(self) -> bool:
         """Return whether the time of the epoch is over; a GPU, which steps are started ahead of, is waited for now and then."""
         if self.stage.seconds is None:
             return False
-        starts = not self.now.epoch and self.now.step == START
-        if self.device.type == "cuda" and (starts or self.now.step % AHEAD == 0):
+        starts = not self.progress.epoch and self.progress.step == START
+        if self.device.type == "cuda" and (starts or self.progress.step % AHEAD == 0):
             torch.cuda.current_stream(self.device).synchronize()
         if starts:
-            self.now.began = self.seconds
-        return self.done * self.stage.epochs >= self.now.epoch + 1
+            self.progress.began = self.seconds
+        return self.share_done * self.stage.epochs >= self.progress.epoch + 1
 
     def _end_epoch(self) -> None:
         """Check and validate the weights after an epoch, keep them where they are the best so far, and write the log."""
-        now, stage = self.now, self.stage
-        means = {name: value / now.step for name, value in now.sums.items()}
+        progress, stage = self.progress, self.stage
+        means = {name: value / progress.step for name, value in progress.sums.items()}
         terms = stage.minimised(means)
-        loss, where = sum(terms.values()), f"in epoch {now.epoch + 1} of stage {stage.name}"
+        loss, place = sum(terms.values()), f"in epoch {progress.epoch + 1} of stage {stage.name}"
         if not math.isfinite(loss):
-            raise self._diverged(f"The loss is {loss} {where}")
-        self.check_weights(where)
+            raise self._diverged(f"The loss is {loss} {place}")
+        self.check_weights(place)
         with self.average.inside(self.model) if self.average else nullcontext():
-            merit = self._validate(now.epoch)
-            if self.writer and self.run.snapshots and (now.epoch + 1) % self.run.snapshots == 0:
-                self.writer.write_weights(f"snapshot-{now.stage}-{now.epoch + 1:05d}", self.model)
+            merit = self._validate(progress.epoch)
+            if self.writer and self.run.snapshots and (progress.epoch + 1) % self.run.snapshots == 0:
+                self.writer.write_weights(f"snapshot-{progress.stage}-{progress.epoch + 1:05d}", self.model)
         if self.writer:
-            entry = {"stage": stage.name, "stage_number": now.stage, "epoch": now.epoch, "loss": loss, "terms": terms}
-            entry |= {"measured": {name: means[name] for name in stage.measured}} if stage.measured else {}
+            entry = {
+                "stage": stage.name,
+                "stage_number": progress.stage,
+                "epoch": progress.epoch,
+                "loss": loss,
+                "terms": terms,
+            }
+            entry |= {"measured": {name: means[name] for name in stage.logged_terms}} if stage.logged_terms else {}
             self.writer.append_log({**entry, "validation": merit, "seconds": round(self.seconds, 3)})
-        now.epoch, now.step, now.sums = now.epoch + 1, 0, {}
+        progress.epoch, progress.step, progress.sums = progress.epoch + 1, 0, {}
 
     def _validate(self, epoch: int) -> float | None:
         """Return the figure of merit after an epoch, if there is one, and keep the weights if they are the best so far."""
@@ -244,9 +261,9 @@ class _Loop:
             return None
         self.model.eval()
         with torch.no_grad(), self.signals.interruptible():
-            merit = self.now.merit = of_main_process(self.stage.validate(), self.device)
-        if self.now.best is None or merit > self.now.best:
-            self.now.best, self.now.best_epoch = merit, epoch
+            merit = self.progress.merit = of_main_process(self.stage.validate(), self.device)
+        if self.progress.best is None or merit > self.progress.best:
+            self.progress.best, self.progress.best_epoch = merit, epoch
             if self.stage.keeps_best:
                 self.best = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         return merit
@@ -255,33 +272,33 @@ class _Loop:
         self.saved = time.monotonic()
         if self.writer is None:
             return
-        self.check_weights(f"after step {self.now.step} of epoch {self.now.epoch + 1}")
-        self.now.seconds = self.seconds
+        self.check_weights(f"after step {self.progress.step} of epoch {self.progress.epoch + 1}")
+        self.progress.seconds = self.seconds
         tensors = {**state_tensors("model", self.model), **optimizer_tensors(self.optimizer)}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         tensors |= state_tensors("average", self.average.module) if self.average else {}
-        self.writer.write_meanwhile(self.now, tensors)
+        self.writer.write_meanwhile(self.progress, tensors)
 
-    def _stopped(self, folder: RunFolder) -> Interrupted:
+    def _stop(self, folder: RunFolder) -> Interrupted:
         """Write a checkpoint, and return what the run then ends with."""
         self._save()
         folder.finish()
         return Interrupted(
-            f"Stopped in stage {self.stage.name}, epoch {self.now.epoch + 1} of {self.stage.epochs}. Nothing is lost: the "
+            f"Stopped in stage {self.stage.name}, epoch {self.progress.epoch + 1} of {self.stage.epochs}. Nothing is lost: the "
             f"checkpoint is in {folder.path}; continue with the same command and --resume."
         )
 
-    def check_weights(self, where: str) -> None:
+    def check_weights(self, place: str) -> None:
         """Raise an error if a weight of the model is not finite, so that it is neither kept nor saved."""
         bad = first_not_finite(self.model.state_dict())
         if bad is not None:
-            raise self._diverged(f'"{bad}" of the model is not finite (NaN or infinity) {where}')
+            raise self._diverged(f'"{bad}" of the model is not finite (NaN or infinity) {place}')
 
-    def _diverged(self, what: str) -> LabelwiseError:
+    def _diverged(self, subject: str) -> LabelwiseError:
         """Return the error of a run that diverged; earlier checkpoints stay."""
         remains = f" The last checkpoint is in {self.folder.path}." if self.folder else ""
         return LabelwiseError(
-            f"{what}: training diverged. Lower the learning rate (--set optimizer.lr=...) or check the data for extreme "
+            f"{subject}: training diverged. Lower the learning rate (--set optimizer.lr=...) or check the data for extreme "
             f"values, then start again.{remains}"
         )
 

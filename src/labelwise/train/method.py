@@ -12,9 +12,9 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 
 if TYPE_CHECKING:
-    from labelwise.train.data import TrainData
     from labelwise.train.model import LabelModel, Spec
     from labelwise.train.stages import Stage
+    from labelwise.train.train_data import TrainData
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ class LabelModel(nn.Module, ABC):
 
     def score(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the score of every pair ``[n, k]`` from image embeddings ``[n, d]`` and label embeddings ``[k, e]``; likewise."""
-        pair = (each.detach().cpu().numpy() for each in (image_embeddings, label_embeddings))
+        pair = (embedding.detach().cpu().numpy() for embedding in (image_embeddings, label_embeddings))
         return torch.from_numpy(self.export_head().score(*pair)).to(self.device)
 
     def export_head(self) -> Head:
@@ -98,8 +98,12 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 
     All tensors are on one device; it is synchronised once.
     """
-    checked = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()}
-    if not checked:
+    tensors_checked = {
+        name: tensor for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel()
+    }
+    if not tensors_checked:
         return None
-    largest = [torch.linalg.vector_norm(tensor, torch.inf) for tensor in checked.values()]  # NaN where one holds it
-    return next(compress(checked, torch.stack([~one.isfinite() for one in largest]).tolist()), None)
+    largest = [
+        torch.linalg.vector_norm(tensor, torch.inf) for tensor in tensors_checked.values()
+    ]  # NaN where one holds it
+    return next(compress(tensors_checked, torch.stack([~value.isfinite() for value in largest]).tolist()), None)

@@ -25,18 +25,18 @@ class Muon(torch.optim.SGD):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Change the weights by the gradients there are; a closure, which would make others, is not taken."""
         for group in self.param_groups:
-            alike: dict[torch.Size, list[nn.Parameter]] = {}
+            by_shape: dict[torch.Size, list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.ndim == 4 and parameter.grad is not None:
-                    alike.setdefault(parameter.shape, []).append(parameter)
-            for kernels in alike.values():
+                    by_shape.setdefault(parameter.shape, []).append(parameter)
+            for kernels in by_shape.values():
                 self._turn(kernels, group)
         super().step(closure)
 
     def _turn(self, kernels: list[nn.Parameter], group: dict[str, Any]) -> None:
         """Update kernels of one shape; their gradients are overwritten."""
         gradients: list[Tensor] = [kernel.grad for kernel in kernels if kernel.grad is not None]
-        momenta = [self.state[each].setdefault("momentum_buffer", torch.zeros_like(each)) for each in kernels]
+        momenta = [self.state[update].setdefault("momentum_buffer", torch.zeros_like(update)) for update in kernels]
         for kernel in kernels:
             kernel.grad = None
         for momentum, gradient in zip(momenta, gradients, strict=True):
@@ -47,10 +47,10 @@ class Muon(torch.optim.SGD):
         turns = orthogonal(steps.flatten(2))
         weights = torch.stack([kernel.flatten(1) for kernel in kernels])
         lengths = weights.norm(dim=(1, 2), keepdim=True)
-        moved = weights - group["lr"] * lengths / turns.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST) * turns
-        moved *= lengths / moved.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST)
-        for kernel, each in zip(kernels, moved, strict=True):
-            kernel.copy_(each.view_as(kernel))
+        updated = weights - group["lr"] * lengths / turns.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST) * turns
+        updated *= lengths / updated.norm(dim=(1, 2), keepdim=True).clamp_min(LEAST)
+        for kernel, update in zip(kernels, updated, strict=True):
+            kernel.copy_(update.view_as(kernel))
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

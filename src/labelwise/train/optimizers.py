@@ -71,12 +71,12 @@ class Schedule:
         if self.name == "noam":
             return min((step + 1) / self.steps, math.sqrt(self.steps / (step + 1)))
         if self.name == "cosine":
-            return _between(1.0, 0.0, step / total)
+            return _interpolate(1.0, 0.0, step / total)
         if self.name == "onecycle":
             peak = self.warmup * total - 1
             if step < peak:
-                return _between(1 / 25, 1.0, step / peak)
-            return _between(1.0, 1 / 25e4, min(1.0, (step - peak) / max(1e-9, total - 1 - peak)))
+                return _interpolate(1 / 25, 1.0, step / peak)
+            return _interpolate(1.0, 1 / 25e4, min(1.0, (step - peak) / max(1e-9, total - 1 - peak)))
         return 1.0
 
 
@@ -92,15 +92,15 @@ class MovingAverage:
             raise UsageError(f"The share of an average that stays must be from 0 to below 1; given {decay}.")
         self.module = deepcopy(model)
         self.decay, self.steps = decay, steps
-        own, other = (
-            [each.detach() for each in chain(m.parameters(), m.buffers()) if each.is_floating_point()]
+        own, target = (
+            [tensor.detach() for tensor in chain(m.parameters(), m.buffers()) if tensor.is_floating_point()]
             for m in (self.module, model)
         )
-        self._numbers = own, other
+        self._numbers = own, target
         self._counts = [
-            (mine, each)
-            for mine, each in zip(self.module.buffers(), model.buffers(), strict=True)
-            if not each.is_floating_point()
+            (mine, tensor)
+            for mine, tensor in zip(self.module.buffers(), model.buffers(), strict=True)
+            if not tensor.is_floating_point()
         ]
 
     def update(self) -> None:
@@ -122,6 +122,6 @@ class MovingAverage:
             model.load_state_dict(own)
 
 
-def _between(start: float, end: float, share: float) -> float:
+def _interpolate(start: float, end: float, share: float) -> float:
     """Return the value a share of the way along half a cosine wave."""
     return end + (start - end) * (1 + math.cos(math.pi * share)) / 2

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelwise.images.file_images import fits_in_memory
 from labelwise.images.images import Array, ArrayImages, FeatureRows, Images, Skipped, Unreadable, check_read
-from labelwise.images.stored import fits_in_memory
 from labelwise.images.view import Fit
 from labelwise.support.cache import user_folder
 from labelwise.support.processes import all_gather, current_group, sum_over_processes
@@ -31,9 +31,9 @@ def readable_pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -
     Several processes that share the work decode a share each.
     """
     if isinstance(images, ArrayImages | FeatureRows) and images.shape == tuple(shape):
-        return _gathered(images), {}
-    alone = current_group().world == 1 or not fits_in_memory(len(images), shape)
-    mine = np.arange(len(images)) if alone else np.arange(current_group().rank, len(images), current_group().world)
+        return _gather(images), {}
+    is_single = current_group().world == 1 or not fits_in_memory(len(images), shape)
+    mine = np.arange(len(images)) if is_single else np.arange(current_group().rank, len(images), current_group().world)
     table, faults = _table(len(images), shape), dict[int, str]()
     starts = range(0, len(mine), PIECE)
     for start in with_bar(starts, len(starts), "Reading images"):
@@ -44,7 +44,7 @@ def readable_pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -
             else:
                 table[row] = image
     tensor = torch.from_numpy(table)
-    if not alone:
+    if not is_single:
         faults = {row: reason for part in all_gather(faults) for row, reason in part.items()}
         sum_over_processes(tensor)
     skipped = {row: Skipped(file=images.ids[row], reason=reason) for row, reason in sorted(faults.items())}
@@ -53,7 +53,7 @@ def readable_pixels(images: Images, shape: tuple[int, ...], fit: Fit = "crop") -
     return tensor, skipped
 
 
-def _gathered(images: ArrayImages | FeatureRows) -> Tensor:
+def _gather(images: ArrayImages | FeatureRows) -> Tensor:
     """Return images that are there already; rows that do not follow each other are copied, to a file where they are too many."""
     if images.follow or fits_in_memory(len(images), images.shape):
         return torch.from_numpy(_writable(images.values))

@@ -19,7 +19,6 @@ from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import TwoViews, alignment, contrastive_augment, momentum_contrast, nt_xent, uniformity
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.exactness import exact
 from labelwise.train.loop import train
@@ -29,6 +28,7 @@ from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
+from labelwise.train.train_data import TensorSplit, TrainData
 
 TEMPERATURES = {"simclr": 0.5, "moco": 0.2}
 
@@ -91,18 +91,20 @@ class Pretrain(Method):
             raise DataError(f"Contrast needs at least two images; given {len(images)}. Add images.")
         model.encoder.fit_normalisation(images)
         if model.keys is not None:
-            model.keys.load_state_dict(model.followed.state_dict())
-        alone = TensorSplit(images=images, targets=torch.full((len(images),), -1, device=data.train.targets.device))
+            model.keys.load_state_dict(model.trained_network.state_dict())
+        unlabelled = TensorSplit(
+            images=images, targets=torch.full((len(images),), -1, device=data.train.targets.device)
+        )
         views = TwoViews(self.augment or contrastive_augment(data.train.shape))
         yield Stage(
             name=self.kind,
             loss=(_simclr if self.kind == "simclr" else _moco)(self, model),
-            parameters=tuple(model.followed.parameters()),
-            batches=ShuffledBatches(split=alone, size=self.batch, augment=views),
+            parameters=tuple(model.trained_network.parameters()),
+            batches=ShuffledBatches(split=unlabelled, size=self.batch, augment=views),
             epochs=self.epochs,
             optimizer=self.optimizer,
             schedule=self.schedule,
-            measured=("alignment", "uniformity"),
+            logged_terms=("alignment", "uniformity"),
         )
 
 
@@ -127,12 +129,12 @@ class ContrastModel(LabelModel):
         )
         moco = settings.kind == "moco"
         # MoCo's copy of encoder and projection, which follows them slowly; None for SimCLR
-        self.keys = copy.deepcopy(self.followed).requires_grad_(False) if moco else None
+        self.keys = copy.deepcopy(self.trained_network).requires_grad_(False) if moco else None
         self.register_buffer("queue", normalize(torch.randn(settings.queue if moco else 0, size), dim=1))
         self.register_buffer("place", torch.zeros((), dtype=torch.int64))
 
     @property
-    def followed(self) -> nn.Sequential:
+    def trained_network(self) -> nn.Sequential:
         """What is trained, which the keys follow."""
         return nn.Sequential(self.encoder, self.projection)
 
@@ -152,8 +154,8 @@ class ContrastModel(LabelModel):
     def follow(self, momentum: float) -> None:
         """Move the keys' parameters towards those that are trained."""
         if self.keys is not None:
-            own, trained = list(self.keys.parameters()), list(self.followed.parameters())
-            get_ema_multi_avg_fn(momentum)(own, trained, 0)  # type: ignore[no-untyped-call]
+            own, source = list(self.keys.parameters()), list(self.trained_network.parameters())
+            get_ema_multi_avg_fn(momentum)(own, source, 0)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def push(self, embeddings: Tensor) -> None:
@@ -223,19 +225,24 @@ def pretrain(images: Tensor, method: Pretrain, run: Run | None = None) -> tuple[
     return model.encoder, summary
 
 
-def write_encoder(path: Path, encoder: ImageEncoder, settings: Encoder, about: Mapping[str, Any]) -> None:
+def write_encoder(path: Path, encoder: ImageEncoder, settings: Encoder, summary: Mapping[str, Any]) -> None:
     """Write the weights of an encoder's backbone, the settings it was built with and what there is to tell, as one file."""
     name = "convnet" if settings.backbone == "auto" else settings.backbone
-    built = {"backbone": name, "width": settings.width, "shape": list(encoder.shape), "size": encoder.view.size}
-    built |= {"mean": encoder.mean.tolist(), "std": encoder.std.tolist()}
-    write_tensors(path, encoder.backbone.state_dict(), {**about, "encoder": built})
+    description = {"backbone": name, "width": settings.width, "shape": list(encoder.shape), "size": encoder.view.size}
+    description |= {"mean": encoder.mean.tolist(), "std": encoder.std.tolist()}
+    write_tensors(path, encoder.backbone.state_dict(), {**summary, "encoder": description})
 
 
 def read_encoder(path: str | Path) -> Encoder:
     """Return the settings of an encoder with the weights that ``write_encoder`` wrote, not frozen."""
-    _, about = read_tensors(Path(path))
-    if "encoder" not in about:
+    _, document = read_tensors(Path(path))
+    if "encoder" not in document:
         raise StoreError(f'"{path}" does not say which encoder its weights belong to. Set encoder.backbone yourself.')
-    built = about["encoder"]
-    side = built["shape"][1] if built["shape"][1] == built["shape"][2] else None
-    return Encoder(backbone=built["backbone"], width=built["width"], weights=str(path), size=built["size"] or side)
+    description = document["encoder"]
+    side = description["shape"][1] if description["shape"][1] == description["shape"][2] else None
+    return Encoder(
+        backbone=description["backbone"],
+        width=description["width"],
+        weights=str(path),
+        size=description["size"] or side,
+    )

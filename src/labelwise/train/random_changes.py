@@ -47,8 +47,8 @@ def random_change(images: Tensor, uniform: Tensor, strength: float) -> Tensor:
     x = torch.where(is_kind("solarize") & (x >= 1 - strength), 1 - x, x)
     step = 2 ** round(4 * strength)
     x = torch.where(is_kind("posterize"), (x * 255 / step + 1e-4).floor() * step / 255, x)
-    moved = _moved(x, kind[:, 0, 0, 0], signs * strength)
-    return torch.where(is_kind(*KINDS[8:]), moved, x).clamp(0, 1)
+    warped = _warp(x, kind[:, 0, 0, 0], signs * strength)
+    return torch.where(is_kind(*KINDS[8:]), warped, x).clamp(0, 1)
 
 
 def _blended(images: Tensor, is_kind: Callable[..., Tensor], factors: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def _blended(images: Tensor, is_kind: Callable[..., Tensor], factors: Tensor) ->
     return (still + factors.view(-1, 1, 1, 1) * (images - still)).clamp(0, 1)
 
 
-def _moved(images: Tensor, kind: Tensor, amounts: Tensor) -> Tensor:
+def _warp(images: Tensor, kind: Tensor, amounts: Tensor) -> Tensor:
     """Return images turned, sheared or moved, by amounts in -1..1 of the full strength ``[n]``; what comes in is black."""
 
     def of(name: str, full: float) -> Tensor:

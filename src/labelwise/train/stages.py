@@ -45,8 +45,8 @@ class Stage:
     # whether a step runs the same operations for every batch of a shape; False if Python code branches on values
     recordable: bool = True
     # names of entries of ``loss`` that are only logged, without a gradient, not minimised
-    measured: tuple[str, ...] = ()
+    logged_terms: tuple[str, ...] = ()
 
     def minimised(self, terms: Mapping[str, T]) -> dict[str, T]:
         """Return the terms that make up the loss."""
-        return {name: term for name, term in terms.items() if name not in self.measured}
+        return {name: term for name, term in terms.items() if name not in self.logged_terms}

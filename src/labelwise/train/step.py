@@ -29,7 +29,7 @@ ROOM = 1.1  # times the memory that a step takes must be free before it is recor
 
 
 @dataclass(eq=False, kw_only=True)
-class Step:
+class TrainingStep:
     """The step of a stage: from rows of a batch to updated weights."""
 
     stage: Stage
@@ -55,8 +55,8 @@ class Step:
         """Change the weights by the stage's step of this number, and return the terms of the loss."""
         self.set_rate(number)
         self._turn = self._turn_of(number)
-        done, phase = number / (self.stage.epochs * self.steps), number % self.stage.phases
-        return self.descend(draw.rows, draw.images, draw.rng(self.generator), done=done, phase=phase)
+        progress, phase = number / (self.stage.epochs * self.steps), number % self.stage.phases
+        return self.descend(draw.rows, draw.images, draw.rng(self.generator), progress=progress, phase=phase)
 
     def _turn_of(self, number: int) -> tuple[int, int]:
         place = number % self.steps % self.accumulate
@@ -75,10 +75,10 @@ class Step:
             group["lr"] = self.rate if self.device.type == "cuda" else self.lr(number)
 
     def descend(
-        self, rows: Tensor, images: Tensor | None, rng: BatchRng, *, done: float, phase: int
+        self, rows: Tensor, images: Tensor | None, rng: BatchRng, *, progress: float, phase: int
     ) -> dict[str, Tensor]:
         """Change the weights by one step, once all its batches were seen, and return the terms of the loss."""
-        batch = replace(self.stage.batches.batch(rows, images, rng), done=done, phase=phase)
+        batch = replace(self.stage.batches.batch(rows, images, rng), progress=progress, phase=phase)
         if batch.images.ndim == 4:
             batch = replace(batch, images=batch.images.contiguous(memory_format=torch.channels_last))
         terms = self._backward(batch)
@@ -130,7 +130,7 @@ class RecordedStep:
     well from a recording that runs out of it.
     """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: TrainingStep) -> None:
         self.step = step
         self.compiled = False  # whether the image encoder is compiled, too
         self.reason: str | None = None  # why it is not recorded, or not compiled
@@ -144,7 +144,7 @@ class RecordedStep:
         self._needs: dict[tuple[int, int], int] = {}  # bytes that a step of a kind takes
 
     @property
-    def recorded(self) -> bool:
+    def is_recorded(self) -> bool:
         """Whether steps are replayed."""
         return bool(self._captured)
 
@@ -157,16 +157,16 @@ class RecordedStep:
     def take(self, draw: Draw, number: int) -> dict[str, Tensor]:
         """Change the weights by the stage's step of this number, and return the terms of the loss, which the next step overwrites."""
         kind = (number % self.step.stage.phases, len(draw.rows))
-        taken = self._taken[kind] = self._taken.get(kind, 0) + 1
+        times_taken = self._taken[kind] = self._taken.get(kind, 0) + 1
         captured = self._captured.get(kind)
-        if captured is None and taken == WARM and not self.failed:
+        if captured is None and times_taken == WARM and not self.failed:
             before = reserved_bytes(self.step.device)
-            with _watched() as waits:
+            with _caught_warnings() as waits:
                 terms = self._as_it_stands(draw, number)
             self._needs[kind] = torch.cuda.memory_reserved(self.step.device) - before
             self.failed, self.reason = bool(waits), f"it waits for the GPU ({waits[0]})" if waits else self.reason
             return terms
-        if captured is None and taken > WARM and not self.failed and len(self._captured) < KINDS:
+        if captured is None and times_taken > WARM and not self.failed and len(self._captured) < KINDS:
             captured = self._record(draw, number, kind)
         if captured is None:
             return self._as_it_stands(draw, number)
@@ -177,7 +177,7 @@ class RecordedStep:
     def compile(self, model: nn.Module) -> None:
         """Compile what encodes images, in the steps to come, and record them again. Other passes through the model do not change."""
         encoders = [module for module in model.modules() if isinstance(module, ImageEncoder)]
-        self._networks = [(each, torch.compile(each.backbone.forward, dynamic=False)) for each in encoders]
+        self._networks = [(encoder, torch.compile(encoder.backbone.forward, dynamic=False)) for encoder in encoders]
         self.compiled = bool(self._networks)
         self._forget()
 
@@ -194,19 +194,21 @@ class RecordedStep:
 
     def _record(self, draw: Draw, number: int, kind: tuple[int, int]) -> CapturedStep | None:
         """Return the recording of a step, which is not taken by it; None where that fails."""
-        step, needed = self.step, self._needs[kind]
+        step, bytes_needed = self.step, self._needs[kind]
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info(step.device)[0]
-        if free < ROOM * needed:
+        if free < ROOM * bytes_needed:
             self.failed = True
-            self.reason = f"a recording needs {needed / 2**20:.0f} MiB of GPU memory, and {free / 2**20:.0f} are free"
+            self.reason = (
+                f"a recording needs {bytes_needed / 2**20:.0f} MiB of GPU memory, and {free / 2**20:.0f} are free"
+            )
             return None
         rows, images = draw.rows.clone(), None if draw.images is None else draw.images.clone()
         step.set_rate(number)
         rng, stream = draw.rng(step.generator), torch.cuda.current_stream(step.device)
 
         def descend() -> dict[str, Tensor]:
-            return step.descend(rows, images, rng, done=float("nan"), phase=kind[0])
+            return step.descend(rows, images, rng, progress=float("nan"), phase=kind[0])
 
         try:
             with self._with_compiled():
@@ -233,18 +235,18 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _watched() -> Iterator[list[str]]:
+def _caught_warnings() -> Iterator[list[str]]:
     """Yield a list that is filled with what waited for a GPU meanwhile."""
     waits: list[str] = []
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
             yield waits
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    for each in told:
-        if "called a synchronizing" in str(each.message):
-            waits.append(f"{each.filename.rpartition('/')[2]}:{each.lineno}")
-        elif "Synchronization debug mode" not in str(each.message):  # that this watch is new, which torch says once
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    for warning in caught:
+        if "called a synchronizing" in str(warning.message):
+            waits.append(f"{warning.filename.rpartition('/')[2]}:{warning.lineno}")
+        elif "Synchronization debug mode" not in str(warning.message):  # that this watch is new, which torch says once
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -53,7 +53,7 @@ class BatchRng:
     total: int  # how many rows the whole batch has
 
     @classmethod
-    def seeded(cls, seed: int, n: int, device: str | torch.device = "cpu") -> "BatchRng":
+    def from_seed(cls, seed: int, n: int, device: str | torch.device = "cpu") -> "BatchRng":
         """Return the random numbers of a batch of n rows that is here as a whole."""
         return cls(torch.Generator(device).manual_seed(seed), slice(0, n), n)
 
@@ -66,7 +66,7 @@ class BatchRng:
         """Return numbers in [0, 1), ``[n, *shape]``."""
         return torch.rand((self.total, *shape), generator=self.generator, device=self.device)[self.rows]
 
-    def between(self, low: float, high: float, *shape: int) -> Tensor:
+    def uniform_between(self, low: float, high: float, *shape: int) -> Tensor:
         """Return numbers in [low, high), ``[n, *shape]``."""
         return self.uniform(*shape) * (high - low) + low
 
@@ -86,8 +86,8 @@ class Clusters(NamedTuple):
 def nearest_centres(embeddings: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
     """Return the nearest centre of each embedding ``[..., n]`` and its squared distance, from ``[n, d]`` and ``[..., k, d]``."""
     near = embeddings @ centres.mT * 2 - centres.square().sum(-1)[..., None, :]
-    best, where = near.max(-1)
-    return where, (embeddings.square().sum(-1) - best).clamp_min(0)
+    best, nearest = near.max(-1)
+    return nearest, (embeddings.square().sum(-1) - best).clamp_min(0)
 
 
 def kmeans(embeddings: Tensor, k: int, generator: torch.Generator, *, starts: int = 10, steps: int = 100) -> Clusters:

@@ -193,6 +193,6 @@ def _candidates(data: Dataset, method: Method, run: Run, views: Views, content: 
 
 def _measure(model: LabelModel, labels: Labels, data: Dataset, epochs: int) -> Candidate:
     """Return the accuracies of a model."""
-    classifier = Trained.of(model).bound(labels)
+    classifier = Trained.of(model).bind(labels)
     validation, test = (accuracy(classifier, data.split(name), data.labels) for name in ("val", "test"))
     return Candidate(method=0, epochs=epochs, validation=validation, test=test)

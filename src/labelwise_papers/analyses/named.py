@@ -15,9 +15,9 @@ from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.method import NamedModel
 from labelwise.methods.zero_label.naming import prior_agreement
 from labelwise.methods.zero_label.rename import name_clusters, named_head, settled_names, uncertain_clusters
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Method, Run
+from labelwise.train.train_data import TensorSplit, TrainData
 
 Order = Literal["uncertain first", "fixed", "worth most"]
 

@@ -9,7 +9,7 @@ from labelwise.core.classifier import Classifier
 from labelwise.evaluation.evaluation import align_targets
 from labelwise.images.dataset import Split
 from labelwise.images.describe.labels import Labels
-from labelwise.support.files import read_tensors, under
+from labelwise.support.files import read_tensors, with_prefix
 from labelwise.train.model import LabelModel
 
 
@@ -19,7 +19,7 @@ def through_snapshots(model: LabelModel, folder: Path) -> Iterator[int]:
     last = max(files, default=(0,))[0]
     for stage, epochs in sorted(files):
         if stage == last:
-            model.load_state_dict(under("model", read_tensors(files[stage, epochs])[0]))
+            model.load_state_dict(with_prefix("model", read_tensors(files[stage, epochs])[0]))
             yield epochs
 
 

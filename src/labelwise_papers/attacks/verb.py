@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from typer import Option
 
 from labelwise.cli.inputs import open_model, open_part
-from labelwise.cli.options import Data, Model, SplitName, shared
+from labelwise.cli.options import Data, Model, SplitName, shared_options
 from labelwise.cli.output import Bar, one_line, percent, plain_table, show, styled, warn_leaked
 from labelwise.support.errors import UsageError
 
@@ -42,13 +42,13 @@ def attack(  # noqa: PLR0913 - the options of the verb
 
     classifier = open_model(model)
     scores_of(classifier)
-    part = open_part(classifier, data, split).draw(images, shared().seed)
+    part = open_part(classifier, data, split).draw(images, shared_options().seed)
     settings = RobustSettings(
         epsilon=radius,
         attacks=(*GRADIENTS, Square(queries=queries)),
         longer=longer,
         surrogate=None if surrogate is None else open_model(surrogate),
-        seed=shared().seed,
+        seed=shared_options().seed,
     )
     evaluation = part.evaluate(classifier)
     result = evaluate_robust(evaluation, settings)

@@ -17,9 +17,9 @@ from labelwise.support.errors import UsageError
 from labelwise.support.rows import mix
 from labelwise.support.settings import setting
 from labelwise.train.batches import ShuffledBatches
-from labelwise.train.data import TrainData
 from labelwise.train.model import Spec, as_float
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TrainData
 from labelwise_papers.baselines.cgan_head import IzfFeaturesHead
 
 SIZES = (0.1, 0.2, 0.3)  # of the noise

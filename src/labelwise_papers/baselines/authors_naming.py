@@ -25,10 +25,10 @@ from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, Transport
 from labelwise.methods.zero_label.transport import HEAD_SCALE, Restarts
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
-from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import kmeans, nearest_centres, segment_mean
+from labelwise.train.train_data import TrainData
 
 Side = Literal["rows", "columns"]
 MOVED = 0.1  # summed change of the potentials that ends the iterations

@@ -32,11 +32,11 @@ from labelwise.methods.shared.zero_shot import harmonic, has_unseen
 from labelwise.support.settings import check_range, setting
 from labelwise.train import tensors
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 from labelwise_papers.baselines.cgan_head import CganHead
 
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.model import LabelModel
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 
 @dataclass(frozen=True, kw_only=True)

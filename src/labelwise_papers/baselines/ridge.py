@@ -12,10 +12,10 @@ from torch import Tensor
 
 from labelwise.methods.shared.zero_shot import BilinearModel, ZeroShotMethod, best_on_validation
 from labelwise.support.settings import check_range, setting
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 PENALTIES = tuple(10.0 ** (step / 2) for step in range(-4, 7))
 PLAIN = 1.0  # where there is nothing to choose by

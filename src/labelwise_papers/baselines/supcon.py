@@ -15,12 +15,12 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch, ShuffledBatches
 from labelwise.train.contrastive import TwoViews, contrastive_augment, cosines
-from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 
 class SupconModel(SoftmaxModel):

@@ -12,7 +12,7 @@ import numpy as np
 
 from labelwise.images.images import Array
 from labelwise.images.sources.npz_files import read_npz
-from labelwise.images.sources.packs import about, encoded_files, split_names
+from labelwise.images.sources.packs import encoded_files, in_words, split_names
 from labelwise_papers.benchmarks.folder_layouts import first_synonyms, omniglot_records
 from labelwise_papers.benchmarks.listed_layouts import SPECIES
 from labelwise_papers.benchmarks.records import Ints, Records, tidy
@@ -25,7 +25,7 @@ def _ints(values: Array) -> Ints:
 def _encoded(file: Path) -> Records:
     """Return the records of encoded images with labels, classes and splits, and what else a benchmark holds."""
     arrays = read_npz(file, "data", "offsets", "labels")
-    with about(file):
+    with in_words(file):
         records = Records(
             names=tuple(tidy(str(name)) for name in arrays.get("classes", ())),
             pictures=encoded_files(arrays["data"], arrays["offsets"], len(arrays["labels"])),
@@ -52,7 +52,7 @@ def _pixels(file: Path) -> Records:
     """Return the records of a file with ``images``, ``labels`` and ``split``."""
     arrays = read_npz(file, "images", "labels", "split")
     images = arrays["images"]
-    with about(file):
+    with in_words(file):
         return Records(
             names=tuple(str(name) for name in arrays.get("classes", ())),
             pictures=images[:, None] if images.ndim == 3 else np.ascontiguousarray(np.moveaxis(images, 3, 1)),

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from labelwise.images.as_images import Uploads
 from labelwise.images.dataset import SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
+from labelwise.images.file_images import FileImages
 from labelwise.images.images import ArrayImages, FeatureRows, Images, Skipped, at_side
 from labelwise.images.sources.build import readable
-from labelwise.images.stored import FileImages
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError
 from labelwise.support.files import read_text

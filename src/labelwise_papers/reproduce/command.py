@@ -7,7 +7,7 @@ from itertools import chain, groupby, repeat
 from rich.table import Table
 from rich.text import Text
 
-from labelwise.cli.output import note, out, plain_table, styled
+from labelwise.cli.output import note, plain_table, stdout, styled
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise_papers.recipe import Recipe, find_recipes, read_recipe, recipe_files
 from labelwise_papers.reproduce.cells import Choice, cells_of
@@ -62,9 +62,9 @@ def print_tables(recipes: list[Recipe], place: Place, choice: Choice, as_markdow
         if as_markdown:
             page.append(markdown(recipe, lines, results))
             continue
-        out().print(styled((recipe.name, "bold"), f": {recipe.title}"), highlight=False)
+        stdout().print(styled((recipe.name, "bold"), f": {recipe.title}"), highlight=False)
         for data, own in groupby(lines, lambda line: line.data):
-            out().print(_table(data, own))
+            stdout().print(_table(data, own))
         file = draw_recipe(recipe, results, choice, place.out / "pictures")
         for words in (recipe.note, measured_on(recipe, results), f"Plot: {file}" if file else ""):
             if words:
@@ -80,7 +80,7 @@ def print_settings(recipes: list[Recipe], choice: Choice) -> None:
             table = plain_table(*SETTINGS_HEAD[2:], title=f"{recipe.name}, {data}, {row}")
             for cells in own:
                 table.add_row(*cells[2:])
-            out().print(table)
+            stdout().print(table)
     note("* is neither as the paper states nor as its authors' code does.")
 
 
@@ -98,7 +98,7 @@ def list_recipes(name: str | None, place: Place, choice: Choice) -> None:
     done = {entry["key"] for entry in read_results(place.out)}
     for recipe in find_recipes(name) if name else [read_recipe(path) for path in recipe_files().values()]:
         for line in _listed(recipe, place, choice, done):
-            out().print(line, highlight=False)
+            stdout().print(line, highlight=False)
     note(
         "labelwise reproduce NAME runs one or all of a paper; minutes with ~ are estimates. A stand-in replaces data that is "
         "missing; labelwise data where NAME says how to get that."

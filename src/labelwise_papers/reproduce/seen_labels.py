@@ -49,7 +49,7 @@ def best_epoch(subject: Subject) -> Figures:
         raise UsageError("Epochs are kept in the folder of a run; the run has none.")
     model = model_of(classifier)
     kept = {
-        epochs: 100 * accuracy(Trained.of(model).bound(classifier.labels), test, labels)
+        epochs: 100 * accuracy(Trained.of(model).bind(classifier.labels), test, labels)
         for epochs in through_snapshots(model, subject.run.folder)
     }
     best = max([*kept.values(), 100 * record_of(subject.evaluation, "closed").accuracy])

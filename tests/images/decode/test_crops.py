@@ -9,9 +9,9 @@ from labelwise.images.decode.crops import Box, Crop, crop_address, parse_crop
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame, UnreadableError
 from labelwise.images.decode.headers import fingerprint
 from labelwise.images.decode.workers import crew
+from labelwise.images.file_images import FileImages, decode_both
+from labelwise.images.file_images import decode as decode_stored
 from labelwise.images.images import Unreadable, read_all
-from labelwise.images.stored import FileImages, decode_both
-from labelwise.images.stored import decode as decode_stored
 from tests.images.samples import noise
 
 PIXELS: Box = (10, 20, 40, 40, False)

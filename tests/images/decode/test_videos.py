@@ -10,9 +10,9 @@ from PIL import Image
 import labelwise as lw
 from labelwise.images.as_images import as_images
 from labelwise.images.decode.crops import Crop, crop_address, file_of, parse_crop
+from labelwise.images.file_images import FileImages
 from labelwise.images.sources import videos
 from labelwise.images.sources.videos import frames
-from labelwise.images.stored import FileImages
 from labelwise.support.errors import DataError, LabelwiseWarning, UnsupportedError
 from tests.images.decode.videos import picture, write_video
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labelwise.images.dataset import Dataset
-from labelwise.images.sources.tables import table
+from labelwise.images.sources.image_tables import table
 from labelwise.support.errors import DataError
 from tests.images.sources.slow_tables import Reading, number, read
 from tests.pixels_of import px

@@ -7,7 +7,7 @@ import pytest
 
 from labelwise.images.dataset import SPLITS
 from labelwise.images.sources.packs import features, pack
-from labelwise.images.split.files import write_split
+from labelwise.images.split.split_files import write_split
 from labelwise.support.errors import DataError
 from tests.images.samples import check_values, png, sizes
 from tests.pixels_of import px

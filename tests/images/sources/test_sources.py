@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from labelwise.images.dataset import SPLITS
-from labelwise.images.sources.arrays import arrays
+from labelwise.images.sources.array_data import arrays
 from labelwise.images.sources.folders import ANSWER, NO_SUFFIX, folder
 from labelwise.images.split.divide import resplit
 from labelwise.images.split.make import Shares

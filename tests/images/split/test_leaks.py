@@ -7,7 +7,7 @@ from torch import Tensor
 
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.labels import Labels
-from labelwise.images.split.leaks import Place, check_leaks, near_duplicates, refuse_leaks
+from labelwise.images.split.leaks import ImagePlace, check_leaks, near_duplicates, refuse_leaks
 from labelwise.support.errors import DataError, UsageError
 
 
@@ -28,7 +28,7 @@ def divided(images: Tensor, targets: list[int], files: tuple[str, ...] = (), gro
     return Dataset(name="toys", labels=Labels(names=("owl", "okapi")), splits=splits)
 
 
-def rows(places: tuple[Place, ...]) -> list[tuple[str, int]]:
+def rows(places: tuple[ImagePlace, ...]) -> list[tuple[str, int]]:
     return [(place.split, place.row) for place in places]
 
 

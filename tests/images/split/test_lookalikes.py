@@ -11,7 +11,7 @@ from labelwise.images.as_images import as_images
 from labelwise.images.images import ArrayImages, FeatureRows
 from labelwise.images.sets.finches import finches
 from labelwise.images.split import lookalikes
-from labelwise.images.split.lookalikes import Prints, alike, fingerprints, lookalike_groups
+from labelwise.images.split.lookalikes import Prints, fingerprints, lookalike_groups, similar_pairs
 from tests.pixels_of import px
 
 
@@ -44,7 +44,9 @@ def test_the_search_names_the_pairs_that_comparing_all_names(
     table = np.triu(prints @ prints.T, 1) >= likeness - 1e-5
     expected = {tuple(pair) for pair in np.argwhere(table).tolist()}
     answer = [
-        pair for one, other, _ in alike(prints, likeness) for pair in zip(one.tolist(), other.tolist(), strict=True)
+        pair
+        for one, other, _ in similar_pairs(prints, likeness)
+        for pair in zip(one.tolist(), other.tolist(), strict=True)
     ]
     assert len(answer) == len(set(answer))
     assert set(answer) == expected

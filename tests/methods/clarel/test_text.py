@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
-from labelwise.methods.clarel.text import Block, SentenceEncoder, _packed
+from labelwise.methods.clarel.text import ConvolutionBlock, SentenceEncoder, _pack
 from labelwise.support.errors import UsageError
 
 LENGTHS = torch.tensor([3, 1, 8, 5, 2, 30, 7, 1, 4])
@@ -36,7 +36,7 @@ def norm_over_all(norm: nn.Module, parts: list[Tensor]) -> list[Tensor]:
     return list(joined.split([part.shape[2] for part in parts], 2))
 
 
-def slow_block(block: Block, parts: list[Tensor]) -> list[Tensor]:
+def slow_block(block: ConvolutionBlock, parts: list[Tensor]) -> list[Tensor]:
     inner = parts
     for number, (conv, norm) in enumerate(zip(block.convs, block.norms, strict=True)):
         weight = torch.stack(conv.get_parameter("weight").chunk(3, 1), 2)  # [o, c, 3]
@@ -50,7 +50,7 @@ def slow(model: SentenceEncoder, x: Tensor, lengths: Tensor) -> Tensor:
     """Each sentence alone through torch's own layers, which share the weights."""
     parts = [part.T[None] for part in x.split(lengths.tolist())]  # type: ignore[no-untyped-call]
     for block in model.blocks:
-        assert isinstance(block, Block)
+        assert isinstance(block, ConvolutionBlock)
         parts = slow_block(block, parts)
     means = torch.stack([model.lstm(part[0].T)[0].mean(0) for part in parts])
     return model.project(model.dropout(means))  # type: ignore[no-any-return]
@@ -154,7 +154,7 @@ def test_half_precision(device: str) -> None:
 def test_sentences_are_packed_as_torch_packs_them(lengths: list[int]) -> None:
     rows = torch.randn(sum(lengths), 3, generator=torch.Generator().manual_seed(0))
     ours, theirs = (
-        _packed(rows, torch.tensor(lengths)),
+        _pack(rows, torch.tensor(lengths)),
         pack_sequence(list(torch.split(rows, lengths)), enforce_sorted=False),
     )
     states = [pad_packed_sequence(packed)[0] for packed in (ours, theirs)]

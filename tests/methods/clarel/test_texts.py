@@ -44,7 +44,7 @@ def test_a_step_reads_some_sentences_of_each_image(reader: str) -> None:
     texts, rows = model.reader.read(data), torch.tensor([0, 1, 2])  # with one, two and three sentences
     drawn = set()
     for seed in range(25):
-        rng = BatchRng.seeded(seed, 3)
+        rng = BatchRng.from_seed(seed, 3)
         batch = Batch(images=data.train.images[rows], targets=data.train.targets[rows], rows=rows, rng=rng)
         with torch.no_grad():
             found = texts.encode(batch, 2, 0.0)

@@ -81,14 +81,14 @@ def test_texts_that_cannot_be_used() -> None:
 
 @given(SENTENCES, st.integers(1, 5), st.integers(0, 99))
 def test_drawn_sentences(own: list[list[int]], most: int, seed: int) -> None:
-    numbers = BatchRng.seeded(seed, 1).uniform(5)[0]
+    numbers = BatchRng.from_seed(seed, 1).uniform(5)[0]
     kept = sorted(sorted(range(len(own)), key=lambda i: float(numbers[i]))[:most])
     assert lists([draw(stored([own])[0], most, numbers)]) == [[own[i] for i in kept]]
 
 
 def test_every_sentence_is_drawn_equally_often() -> None:
     n, (own,) = 3000, stored([[[1], [2], [3]]])
-    drawn = Tokens.of([draw(own, 2, numbers) for numbers in BatchRng.seeded(0, n).uniform(3)])
+    drawn = Tokens.of([draw(own, 2, numbers) for numbers in BatchRng.from_seed(0, n).uniform(3)])
     shares = np.bincount(drawn.flat)[1:] / n
     np.testing.assert_allclose(shares, [2 / 3] * 3, atol=0.04)
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from labelwise.methods.discriminant import beliefs as beliefs_module
 from labelwise.methods.discriminant.beliefs import (
-    Prior,
+    MeanPrior,
     error_share,
     fit_prior,
     label_beliefs,
@@ -16,7 +16,13 @@ from labelwise.methods.discriminant.beliefs import (
     means_at_full_size,
     regress_means,
 )
-from labelwise.methods.discriminant.leave_one_out import Floats, Ints, Sample, leave_out_distances, leave_out_products
+from labelwise.methods.discriminant.leave_one_out import (
+    Floats,
+    Ints,
+    TrainingRows,
+    leave_out_distances,
+    leave_out_products,
+)
 from labelwise.methods.discriminant.whitening import fit_whitening
 
 
@@ -28,7 +34,7 @@ def drawn(seed: int, counts: list[int], d: int, noise: float = 1.0) -> tuple[Flo
     return means[targets] + noise * rng.normal(size=(len(targets), d)), targets
 
 
-def dense(prior: Prior) -> Floats:
+def dense(prior: MeanPrior) -> Floats:
     """B as a matrix, the slow way."""
     inside = prior.axes.T @ prior.axes
     rest = prior.other_variance * (np.eye(len(inside)) - inside)
@@ -38,7 +44,7 @@ def dense(prior: Prior) -> Floats:
 @pytest.mark.parametrize("d", [4, 12])
 def test_a_label_is_drawn_by_the_prior_without_it(d: int) -> None:
     rows, targets = drawn(0, [1, 2, 5, 9, 3, 3], d)
-    sample = Sample.of(rows, targets, 6)
+    sample = TrainingRows.of(rows, targets, 6)
     beliefs = label_beliefs(sample, float(d))
     prior, parts = fit_prior(sample.means, sample.counts, float(d), float(dense(beliefs.prior).trace()))
     for label in range(6):
@@ -56,8 +62,8 @@ def test_a_label_is_drawn_by_the_prior_without_it(d: int) -> None:
 
 def test_labels_of_one_image_hardly_move_the_prior() -> None:
     rows, targets = drawn(1, [40] * 12 + [1] * 6, 20, noise=3.0)
-    sample, noise = Sample.of(rows, targets, 18), 9.0 * 20
-    many = Sample.of(rows[targets < 12], targets[targets < 12], 12)
+    sample, noise = TrainingRows.of(rows, targets, 18), 9.0 * 20
+    many = TrainingRows.of(rows[targets < 12], targets[targets < 12], 12)
     size, alone = (float(dense(label_beliefs(each, noise).prior).trace()) for each in (sample, many))
     assert alone == pytest.approx(20, rel=0.4)  # means vary with variance 1 in 20 directions
     assert size == pytest.approx(alone, rel=0.15)
@@ -66,7 +72,7 @@ def test_labels_of_one_image_hardly_move_the_prior() -> None:
 def test_the_belief_in_a_label_without_images_is_what_was_expected() -> None:
     rows, targets = drawn(2, [5, 5, 0, 5], 6)
     expected = np.random.default_rng(0).normal(size=(4, 6))
-    beliefs = label_beliefs(Sample.of(rows, targets, 4), 6.0, expected)
+    beliefs = label_beliefs(TrainingRows.of(rows, targets, 4), 6.0, expected)
     assert_allclose(beliefs.means[2], expected[2], rtol=1e-4, atol=1e-4)
     assert_allclose(beliefs.excess[2], dense(beliefs.prior).trace() / 3, rtol=1e-4, atol=1e-4)
 
@@ -74,7 +80,7 @@ def test_the_belief_in_a_label_without_images_is_what_was_expected() -> None:
 def test_distances_to_own_points_are_those_of_the_table() -> None:
     rows, targets = drawn(3, [4, 5, 6], 5)
     groups = np.array([0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 8, 8, 9, 10])
-    sample = Sample.of(rows / 4, targets, 3, groups)
+    sample = TrainingRows.of(rows / 4, targets, 3, groups)
     table, away = leave_out_distances(sample, sample.means, sample.other_means), sample.rows - sample.other_means
     assert_allclose(leave_out_products(sample, away, away), table[np.arange(15), targets])
 
@@ -85,10 +91,10 @@ def test_labels_of_few_images_fitted_with_many_are_as_if_taught(many: int, few: 
     rows, targets = drawn(4, [many] * 10 + [few] * 3, 30, noise=3.0)
     old = targets < 10
     before, after = fit_whitening(rows[old], targets[old], 10), fit_whitening(rows, targets, 13)
-    prior = label_beliefs(Sample.of(before(rows[old]), targets[old], 10), before.noise).prior
-    taught = Sample.of(before(rows[~old]), targets[~old] - 10, 3)
+    prior = label_beliefs(TrainingRows.of(before(rows[old]), targets[old], 10), before.noise).prior
+    taught = TrainingRows.of(before(rows[~old]), targets[~old] - 10, 3)
     means, excess = prior.posterior_mean(taught.means, taught.counts)
-    beliefs = label_beliefs(Sample.of(after(rows), targets, 13), after.noise)
+    beliefs = label_beliefs(TrainingRows.of(after(rows), targets, 13), after.noise)
     unit = after.noise / before.noise  # of the two whitenings
     size, wanted = (beliefs.means[10:] ** 2).sum() / unit, (means**2).sum()
     assert float(size / wanted) == pytest.approx(1, rel=0.5)
@@ -125,7 +131,7 @@ def test_a_label_left_out_is_as_certain_as_one_of_all_its_rows() -> None:
     """With as many fresh rows in place of those that are left, distances are the same on average."""
     d, n = 40, 3
     rows, targets = drawn(5, [n] * 300, d, noise=2.0)
-    sample = Sample.of(rows, targets, 300)
+    sample = TrainingRows.of(rows, targets, 300)
     beliefs = label_beliefs(sample, 4.0 * d, prior_labels=inf)
     means, excess = means_at_full_size(sample, beliefs)
     fresh, _ = drawn(5, [n] * 300, d, noise=0.0)  # the means of labels
@@ -142,4 +148,4 @@ def test_a_label_left_out_is_as_certain_as_one_of_all_its_rows() -> None:
     assert cautious < 0.9 * true
     ratio = margin_ratio(sample, beliefs)
     assert ((ratio > 0.8) & (ratio < 1)).all()
-    assert margin_ratio(Sample.of(*drawn(5, [40] * 10, d), 10), beliefs).mean() > 0.99
+    assert margin_ratio(TrainingRows.of(*drawn(5, [40] * 10, d), 10), beliefs).mean() > 0.99

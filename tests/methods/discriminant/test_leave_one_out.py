@@ -8,7 +8,7 @@ from labelwise.methods.discriminant import leave_one_out
 from labelwise.methods.discriminant.leave_one_out import (
     Floats,
     Ints,
-    Sample,
+    TrainingRows,
     leave_out_cosines,
     leave_out_distances,
     leave_out_products,
@@ -58,7 +58,7 @@ def whitened(rows: Floats, targets: Ints) -> Floats:
 
 def closed(rows: Floats, targets: Ints, groups: Ints | None) -> Floats:
     """The same by the closed form."""
-    sample = Sample.of(whitened(rows, targets), targets, K, groups)
+    sample = TrainingRows.of(whitened(rows, targets), targets, K, groups)
     return leave_out_distances(sample, sample.means, sample.other_means)
 
 
@@ -82,7 +82,7 @@ def test_a_group_left_out_is_a_refit_without_it(seed: int) -> None:
 def test_a_label_that_is_one_group_has_nothing_left() -> None:
     rows, targets = drawn(0)
     groups = np.where(targets == 2, 99, np.arange(len(rows)))
-    sample = Sample.of(rows, targets, K, groups)
+    sample = TrainingRows.of(rows, targets, K, groups)
     assert (sample.other_counts[targets == 2] == 0).all()
     others = [c for c in range(K) if c != 2]
     near(closed(rows, targets, groups)[:, others], refitted(rows, targets, groups)[:, others])
@@ -90,7 +90,7 @@ def test_a_label_that_is_one_group_has_nothing_left() -> None:
 
 def test_groups_change_nothing_but_what_is_left_out() -> None:
     rows, targets = drawn(1)
-    alone, grouped = Sample.of(rows, targets, K), Sample.of(rows, targets, K, drawn_groups(1, targets))
+    alone, grouped = TrainingRows.of(rows, targets, K), TrainingRows.of(rows, targets, K, drawn_groups(1, targets))
     near(grouped.means, alone.means)
     near(grouped.counts, alone.counts)
     near(grouped.covariance, alone.covariance)
@@ -102,8 +102,8 @@ def test_a_row_of_weight_two_is_two_rows() -> None:
     rows, targets = drawn(1)
     weights = np.where(np.arange(len(rows)) % 3 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(len(rows)), weights.astype(int))
-    one = Sample.of(rows, targets, K, None, weights)
-    other = Sample.of(rows[twice], targets[twice], K, twice)
+    one = TrainingRows.of(rows, targets, K, None, weights)
+    other = TrainingRows.of(rows[twice], targets[twice], K, twice)
     first = np.unique(twice, return_index=True)[1]
     near(one.means, other.means)
     near(one.counts, other.counts)
@@ -117,7 +117,7 @@ def test_a_row_of_weight_two_is_two_rows() -> None:
 def test_the_cosine_of_a_pair_is_that_of_a_refit_without_the_two() -> None:
     rows, targets = drawn(2)
     pairs = np.array([[0, 4], [3, 17], [5, 6], [29, 1]])
-    cosines = leave_out_cosines(Sample.of(whitened(rows, targets), targets, K), pairs)
+    cosines = leave_out_cosines(TrainingRows.of(whitened(rows, targets), targets, K), pairs)
     for cosine, pair in zip(cosines, pairs, strict=True):
         stay = ~np.isin(np.arange(len(rows)), pair)
         inverse = np.linalg.inv(covariance(rows[stay], targets[stay], len(rows) - K)[1])
@@ -129,14 +129,14 @@ def test_the_cosine_of_a_pair_is_that_of_a_refit_without_the_two() -> None:
 def test_errors_of_means_are_those_of_a_refit_without_the_group(seed: int) -> None:
     rows, targets = drawn(seed)
     groups, noise = drawn_groups(seed, targets), 0.7
-    sample = Sample.of(rows, targets, K, groups)
+    sample = TrainingRows.of(rows, targets, K, groups)
     expected = np.empty((len(rows), K))
     for i in range(len(rows)):
         stay = groups != groups[i]
-        expected[i] = 0.5 * noise / Sample.of(rows[stay], targets[stay], K, groups[stay]).counts
+        expected[i] = 0.5 * noise / TrainingRows.of(rows[stay], targets[stay], K, groups[stay]).counts
     nothing = np.zeros((len(rows), K))
     near(leave_out_scores(nothing, sample, noise / sample.counts, noise / sample.other_counts), expected)
-    alone = Sample.of(rows, targets, K)
+    alone = TrainingRows.of(rows, targets, K)
     scores = leave_out_scores(nothing, alone, noise / alone.counts, noise / alone.other_counts)
     own = np.arange(K) == targets[:, None]
     near(scores, 0.5 * noise * np.where(own, 1 / alone.other_counts[:, None], 1 / alone.counts))
@@ -154,7 +154,7 @@ def test_without_a_table_of_labels_by_labels(seed: int, monkeypatch: pytest.Monk
 def test_single_precision_is_near_to_double_in_many_dimensions() -> None:
     rng = np.random.default_rng(0)
     rows, targets = rng.normal(size=(90, 1280)), np.arange(90) % 3
-    exact, quick = (Sample.of(x / 4, targets, 3) for x in (rows, rows.astype(np.float32)))
+    exact, quick = (TrainingRows.of(x / 4, targets, 3) for x in (rows, rows.astype(np.float32)))
     tables = [leave_out_distances(each, each.means, each.other_means) for each in (exact, quick)]
     assert tables[1].dtype == np.float32
     assert_allclose(tables[1], tables[0], rtol=1e-4)

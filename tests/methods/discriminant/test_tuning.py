@@ -29,7 +29,7 @@ from labelwise.train.batches import Draw, Shard, ShuffledBatches
 from labelwise.train.loop import START, train
 from labelwise.train.method import Run
 from labelwise.train.networks.backbones import build_backbone
-from labelwise.train.step import Step
+from labelwise.train.step import TrainingStep
 from tests.changed import model_of
 from tests.pixels_of import px
 
@@ -146,15 +146,15 @@ def test_a_run_goes_on_where_it_stopped(
     settings = method(weights, steps=60)
     wanted = fit(data, settings, CPU)
     run = replace(CPU, folder=tmp_path / "run", checkpoint_seconds=0.0)
-    taken, plain = [0], Step.take
+    taken, plain = [0], TrainingStep.take
 
-    def stops(self: Step, draw: Draw, number: int) -> dict[str, Tensor]:
+    def stops(self: TrainingStep, draw: Draw, number: int) -> dict[str, Tensor]:
         taken[0] += 1
         if taken[0] == 40:
             raise RuntimeError("the power is gone")
         return plain(self, draw, number)
 
-    monkeypatch.setattr(Step, "take", stops)
+    monkeypatch.setattr(TrainingStep, "take", stops)
     with pytest.raises((RuntimeError, Interrupted)):
         fit(data, settings, run)
     taken[0] = 100
@@ -240,14 +240,14 @@ def test_the_clock_ends_training_and_the_learning_rate_comes_down_in_time(
 ) -> None:
     """A clock that goes a quarter of a second each step: 40 seconds, whatever they hold."""
     part, now, rates = training_data(data, 0), [0.0], list[float]()
-    take = Step.take
+    take = TrainingStep.take
 
-    def slowly(self: Step, draw: Draw, number: int) -> dict[str, Tensor]:
+    def slowly(self: TrainingStep, draw: Draw, number: int) -> dict[str, Tensor]:
         rates.append(self.lr(number))
         now[0] += 0.25
         return take(self, draw, number)
 
-    monkeypatch.setattr(Step, "take", slowly)
+    monkeypatch.setattr(TrainingStep, "take", slowly)
     for module in ("train.loop", "methods.discriminant.tuning"):
         monkeypatch.setattr(f"labelwise.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
     model, _ = train(method(weights, steps=None, minutes=40 / 60), part, CPU)

@@ -6,7 +6,7 @@ import pytest
 from labelwise.core.platt import fit_temperature
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.fit import fit_discriminant
-from labelwise.methods.discriminant.leave_one_out import Sample, leave_out_distances
+from labelwise.methods.discriminant.leave_one_out import TrainingRows, leave_out_distances
 from labelwise.methods.discriminant.whitening import fit_whitening
 
 
@@ -25,8 +25,8 @@ def test_a_weight_counts_as_copies_in_one_group() -> None:
     assert whitening.ridge == copied.ridge
     assert whitening.sharpness == pytest.approx(copied.sharpness)
     np.testing.assert_allclose(whitening.root, copied.root, rtol=1e-9, atol=1e-12)
-    one = Sample.of(whitening(points), targets, 3, row_weights=weights)
-    many = Sample.of(whitening(points[again]), targets[again], 3, again)
+    one = TrainingRows.of(whitening(points), targets, 3, row_weights=weights)
+    many = TrainingRows.of(whitening(points[again]), targets[again], 3, again)
     np.testing.assert_allclose(one.counts, many.counts)
     distances = leave_out_distances(one, one.means, one.other_means)
     np.testing.assert_allclose(distances[again], leave_out_distances(many, many.means, many.other_means), atol=1e-9)

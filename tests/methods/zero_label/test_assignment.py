@@ -13,7 +13,7 @@ from labelwise.methods.zero_label.assignment import (
     improve,
     matching_scores,
     random_matchings,
-    standardised,
+    standardise,
 )
 from labelwise.support.rows import Draws
 
@@ -91,7 +91,7 @@ def test_fixed_clusters_keep_their_label() -> None:
 
 
 def test_standardised() -> None:
-    found = standardised(np.random.default_rng(0).normal(size=(5, 5)))
+    found = standardise(np.random.default_rng(0).normal(size=(5, 5)))
     off = found[~np.eye(5, dtype=bool)]
     assert float(off.mean()) == pytest.approx(0, abs=1e-12)
     assert float((off**2).mean()) == pytest.approx(1)

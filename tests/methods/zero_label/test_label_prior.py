@@ -10,7 +10,7 @@ import torch
 
 from labelwise.core.arrays import Array
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.zero_label.assignment import standardised
+from labelwise.methods.zero_label.assignment import standardise
 from labelwise.methods.zero_label.label_prior import (
     PAPER_RANKS,
     cost_weights,
@@ -149,8 +149,8 @@ def test_sentences_and_words_count_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert read == ["a photo of a lawn mower", "a photo of a Truck", "a photo of a cat"]
     np.testing.assert_allclose(sentences, [[1.0, 1.0, -1.0], [1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
     both = label_similarity(labels, "sentences", neighbours=5)
-    words = standardised(word_similarity(labels.names, neighbours=5))
-    np.testing.assert_allclose(both - standardised(sentences), words, atol=1e-12)
+    words = standardise(word_similarity(labels.names, neighbours=5))
+    np.testing.assert_allclose(both - standardise(sentences), words, atol=1e-12)
 
 
 def test_sentences_of_real_names() -> None:

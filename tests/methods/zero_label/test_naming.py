@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from labelwise.core.arrays import Array
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.zero_label.clusters import balanced, cluster_starts
+from labelwise.methods.zero_label.clusters import balance, cluster_starts
 from labelwise.methods.zero_label.label_prior import label_similarity
 from labelwise.methods.zero_label.naming import (
     Evidence,
@@ -15,7 +15,7 @@ from labelwise.methods.zero_label.naming import (
     modal_shares,
     name_each,
     prior_agreement,
-    turned_round,
+    reverse_order,
     vote,
 )
 from labelwise.support.rows import Draws, unit_rows
@@ -53,7 +53,7 @@ def test_an_order_is_not_mixed_with_its_reverse() -> None:
     """All clusterings count from the same end, which may be the wrong one; one answer settles it."""
     labels = Labels(names=tuple("abcde"), order=(2, 0, 3, 1, 4))
     alike = label_similarity(labels)
-    turned = turned_round(labels, alike)
+    turned = reverse_order(labels, alike)
     assert turned is not None
     assert turned.tolist() == [0, 4, 3, 2, 1]
     place = np.array([4, 1, 0, 3, 2])  # of each cluster, from one end
@@ -78,8 +78,8 @@ def test_an_order_is_not_mixed_with_its_reverse() -> None:
 def test_an_order_that_similarity_does_not_follow_is_not_turned() -> None:
     labels = Labels(names=tuple("abc"), order=(0, 1, 2))
     alike = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.3], [0.1, 0.3, 1.0]])
-    assert turned_round(labels, alike) is None
-    assert turned_round(Labels(names=tuple("abc")), alike) is None
+    assert reverse_order(labels, alike) is None
+    assert reverse_order(Labels(names=tuple("abc")), alike) is None
 
 
 def test_overlaps_and_sizes_are_counts() -> None:
@@ -113,7 +113,7 @@ def test_balanced_clusters_have_the_sizes_asked_for() -> None:
     start = kmeans(embeddings, 3, made)
     before = torch.bincount(start.members, minlength=3) / 300
     for sizes in (torch.full((3,), 1 / 3), torch.tensor([0.2, 0.5, 0.3])):
-        found = balanced(embeddings, start, sizes)
+        found = balance(embeddings, start, sizes)
         after = torch.bincount(found.members, minlength=3) / 300
         wanted, free = sizes.sort().values, before.sort().values
         assert float((after.sort().values - wanted).abs().max()) < max(0.06, float((free - wanted).abs().max()))

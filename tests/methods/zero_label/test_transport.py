@@ -7,7 +7,7 @@ from torch import Tensor
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
 from labelwise.methods.zero_label.transport import (
     HEAD_SCALE,
-    Clustering,
+    ClusteringSettings,
     LabelPrior,
     Matching,
     Restarts,
@@ -18,8 +18,8 @@ from labelwise.methods.zero_label.transport import (
     transport_stages,
 )
 from labelwise.train.batches import Batch
-from labelwise.train.data import TensorSplit
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TensorSplit
 
 PRIOR = LabelPrior.of(torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy())
 
@@ -37,12 +37,12 @@ def restarts(r: int = 3) -> Restarts:
 
 def batch_of(images: Tensor) -> Batch:
     rows = torch.arange(len(images))
-    return Batch(images=images, targets=rows * 0 - 1, rows=rows, rng=BatchRng.seeded(3, len(images)))
+    return Batch(images=images, targets=rows * 0 - 1, rows=rows, rng=BatchRng.from_seed(3, len(images)))
 
 
 def test_clustering_loss_is_the_cost_of_transport_to_each_centre() -> None:
     model, x = restarts(), embeddings()
-    settings = Clustering(epsilon=0.1, tolerance=1e-6)
+    settings = ClusteringSettings(epsilon=0.1, tolerance=1e-6)
     found = clustering_losses(model, x, settings)
     for r in range(3):
         cost = torch.cdist(model.centres[r], x).square()
@@ -55,7 +55,7 @@ def test_matching_loss_is_that_of_all_samples_written_out(guided: bool) -> None:
     model, x = restarts(), embeddings()
     settings = Matching(epsilon=0.1, tolerance=1e-7, guided=guided)
     found = matching_losses(model, batch_of(x), PRIOR, settings)
-    drawn = PRIOR.draw(30, 3, BatchRng.seeded(3, 30).generator)
+    drawn = PRIOR.draw(30, 3, BatchRng.from_seed(3, 30).generator)
     for r in range(3):
         samples = torch.repeat_interleave(torch.arange(len(PRIOR.atoms)), (drawn[r] * 30).round().long())
         assert len(samples) == 30
@@ -81,11 +81,11 @@ def test_gradient_flows_through_the_plan() -> None:
 
 def test_restarts_do_not_touch_each_other() -> None:
     together, x = restarts(), embeddings()
-    clustering_losses(together, x, Clustering(epsilon=0.1)).sum().backward()  # type: ignore[no-untyped-call]
+    clustering_losses(together, x, ClusteringSettings(epsilon=0.1)).sum().backward()  # type: ignore[no-untyped-call]
     alone = Restarts(1, 4, 6)
     with torch.no_grad():
         alone.centres.copy_(together.centres[1:2])
-    clustering_losses(alone, x, Clustering(epsilon=0.1)).sum().backward()  # type: ignore[no-untyped-call]
+    clustering_losses(alone, x, ClusteringSettings(epsilon=0.1)).sum().backward()  # type: ignore[no-untyped-call]
     assert together.centres.grad is not None
     assert alone.centres.grad is not None
     torch.testing.assert_close(together.centres.grad[1], alone.centres.grad[0], atol=1e-3, rtol=1e-2)
@@ -124,7 +124,7 @@ def test_stages(initial: str) -> None:
     split = TensorSplit(images=embeddings(), targets=torch.full((30,), -1))
     matching = replace(Matching(steps=7, batch=10), initial=initial)  # type: ignore[arg-type]
     before = model.heads.detach().clone()
-    stages = transport_stages(model, PRIOR, split, Clustering(steps=5, batch=10), matching)
+    stages = transport_stages(model, PRIOR, split, ClusteringSettings(steps=5, batch=10), matching)
     second = next(stages)
     assert (second.epochs, len(second.batches), second.parameters[0] is model.centres) == (2, 3, True)
     third = next(stages)
@@ -146,7 +146,7 @@ def test_a_bias_is_the_weight_of_a_number_that_is_always_one() -> None:
 
 
 def test_shared_centres_are_those_of_every_restart() -> None:
-    one = Restarts(3, 4, 6, clustering=Clustering(shared=True))
+    one = Restarts(3, 4, 6, clustering=ClusteringSettings(shared=True))
     one.best_centres.copy_(embeddings(4)[None])
     same = restarts()
     with torch.no_grad():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from labelwise.core.classifier import Classifier
-from labelwise.evaluation.closed import evaluate_closed
+from labelwise.evaluation.closed_set import evaluate_closed
 from labelwise.evaluation.evaluation import Evaluation
 from labelwise.fitting.fit import fit
 from labelwise.methods.zero_label.rename import named_head

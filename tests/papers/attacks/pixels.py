@@ -10,10 +10,10 @@ from labelwise.core.classifier import Classifier, MethodRecord
 from labelwise.fitting.rebuild import training_state
 from labelwise.images.describe.labels import Labels
 from labelwise.support.settings import setting
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 from tests.changed import bind_model, changed
 
 SHAPE = (1, 4, 4)

@@ -7,9 +7,9 @@ import torch
 from labelwise.fitting.training import training_data
 from labelwise.methods import METHODS, Encoder
 from labelwise.support.errors import UsageError
-from labelwise.train.data import TensorSplit
 from labelwise.train.model import Spec
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TensorSplit
 from labelwise_papers.baselines.as_published import AuthorsPrototype, DomainBatches, Noisy, TorchIndicator
 from labelwise_papers.plugin import STUDIES
 from tests.conftest import blobs
@@ -24,12 +24,12 @@ def test_studies_are_found_by_name_and_in_no_list() -> None:
 
 def test_half_of_the_images_get_noise_of_three_sizes() -> None:
     images = torch.full((3000, 1, 8, 8), 0.4)
-    added = Noisy(None)(images, BatchRng.seeded(0, 3000)).sub(0.4).amax((1, 2, 3))
+    added = Noisy(None)(images, BatchRng.from_seed(0, 3000)).sub(0.4).amax((1, 2, 3))
     quiet = added < 1e-6
     assert 0.45 < float(quiet.float().mean()) < 0.55
     sizes = np.histogram(added[~quiet].numpy(), [0, 0.1, 0.2, 0.3001])[0] / int((~quiet).sum())
     assert np.allclose(sizes, 1 / 3, atol=0.04)
-    assert float(Noisy(None)(torch.full((64, 1, 8, 8), 0.95), BatchRng.seeded(0, 64)).max()) == 1
+    assert float(Noisy(None)(torch.full((64, 1, 8, 8), 0.95), BatchRng.from_seed(0, 64)).max()) == 1
 
 
 def test_a_batch_holds_as_many_images_of_every_domain() -> None:

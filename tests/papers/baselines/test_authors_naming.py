@@ -13,7 +13,7 @@ from labelwise.images.dataset import Dataset
 from labelwise.images.images import FeatureRows
 from labelwise.methods.zero_label import transport
 from labelwise.methods.zero_label.sinkhorn import SinkhornSettings, sinkhorn
-from labelwise.methods.zero_label.transport import Clustering, Matching, Restarts
+from labelwise.methods.zero_label.transport import ClusteringSettings, Matching, Restarts
 from labelwise.train.method import Run
 from labelwise_papers.analyses.named import evaluate_with_labels
 from labelwise_papers.baselines.authors_naming import AuthorsZeroLabel, early_sinkhorn
@@ -131,7 +131,7 @@ def authors(steps: int, **settings: Any) -> AuthorsZeroLabel:
         naming="transport",
         centre=False,
         restarts=3,
-        clustering=Clustering(**{**clustering, **settings.pop("clustering", {})}),
+        clustering=ClusteringSettings(**{**clustering, **settings.pop("clustering", {})}),
         matching=Matching(**matching),
         **settings,
     )
@@ -171,7 +171,7 @@ def test_clusters_of_the_same_images_and_start_are_trained_once(monkeypatch: pyt
     data, calls, run = made(width=11), list[Tensor](), Run(device="cpu", seed=next(SEEDS))
     losses = transport.clustering_losses
 
-    def counted(restarts: Restarts, embeddings: Tensor, settings: Clustering) -> Tensor:
+    def counted(restarts: Restarts, embeddings: Tensor, settings: ClusteringSettings) -> Tensor:
         calls.append(embeddings)
         return losses(restarts, embeddings, settings)
 

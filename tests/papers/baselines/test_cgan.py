@@ -11,9 +11,9 @@ from labelwise.fitting.zero_shot import fit_zero_shot, plan_runs
 from labelwise.methods.registry import method_of
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import from_plain, to_plain
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
+from labelwise.train.train_data import TrainData
 from labelwise_papers.baselines.cgan import Cgan, CganModel, GanOptimizer
 from tests.described import UNSEEN, by_vector
 from tests.epochs import batches_of

@@ -8,10 +8,10 @@ from labelwise.methods import Encoder
 from labelwise.methods.shared.zero_shot import BilinearModel
 from labelwise.support.errors import UsageError
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.loop import train
 from labelwise.train.method import Run
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TrainData
 from labelwise_papers.baselines.devise import Devise
 from tests.changed import bind_model
 from tests.conftest import blobs
@@ -30,7 +30,7 @@ def test_the_loss_equals_a_loop(margin: float) -> None:
     (stage,) = method.stages(model, data)
     torch.nn.init.normal_(model.weights, std=0.5, generator=torch.Generator().manual_seed(0))
     embeddings, targets = model.encode_all(data.train.images)[:12], data.train.targets[:12]
-    batch = Batch(images=embeddings, targets=targets, rows=torch.arange(12), rng=BatchRng.seeded(0, 12))
+    batch = Batch(images=embeddings, targets=targets, rows=torch.arange(12), rng=BatchRng.from_seed(0, 12))
     found = stage.loss(batch)
     vectors, total = model.vectors(data.labels), 0.0
     for embedding, target in zip(embeddings, targets.tolist(), strict=True):

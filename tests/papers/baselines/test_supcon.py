@@ -87,7 +87,7 @@ def test_contrast_is_the_loss_of_both_views(blob_data: Dataset) -> None:
 def test_views_are_the_same_in_parts() -> None:
     images = torch.randint(0, 256, (12, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     change = TwoViews(contrastive_augment((3, 8, 8)))
-    whole = change(images, BatchRng.seeded(4, 12))
+    whole = change(images, BatchRng.from_seed(4, 12))
     parts = []
     for rows in (slice(0, 5), slice(5, 12)):
         parts.append(change(images[rows], BatchRng(torch.Generator().manual_seed(4), rows, 12)))
@@ -220,7 +220,7 @@ def test_augmentation_follows_the_images() -> None:
     assert colour.scale == grey.scale is not None
     assert contrastive_augment((512,)) == Augment()
     images = torch.randint(0, 256, (4, 1, 8, 8), dtype=torch.uint8)
-    assert TwoViews(grey)(images, BatchRng.seeded(0, 4)).shape == (4, 2, 1, 8, 8)
+    assert TwoViews(grey)(images, BatchRng.from_seed(0, 4)).shape == (4, 2, 1, 8, 8)
 
 
 @pytest.mark.parametrize("name", ["temperature", "projection_size", "head_epochs", "epochs"])
@@ -235,6 +235,6 @@ def test_a_batch_of_one_image_each_has_a_gradient(blob_data: Dataset) -> None:
     torch.manual_seed(0)
     model = SMALL.build(data.spec)
     images, targets = torch.rand(4, 2, 3, 8, 8), torch.arange(4)
-    batch = Batch(images=images, targets=targets, rows=targets, rng=BatchRng.seeded(0, 4))
+    batch = Batch(images=images, targets=targets, rows=targets, rng=BatchRng.from_seed(0, 4))
     SMALL.loss(model)(batch)["contrast"].backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.projection.parameters())

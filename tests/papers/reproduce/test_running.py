@@ -15,7 +15,7 @@ import pytest
 
 from labelwise.support.errors import Interrupted, LabelwiseError
 from labelwise.support.writable import sole_writer
-from labelwise.train.step import Step
+from labelwise.train.step import TrainingStep
 from labelwise_papers.recipe import Row, Source
 from labelwise_papers.reproduce import measures, running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
@@ -97,14 +97,14 @@ def test_a_cell_that_fails_does_not_stop_the_others(
 def test_a_measure_that_fails_loses_neither_training_nor_other_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, steps = Step.take, 0
+    whole, steps = TrainingStep.take, 0
 
     def counted(*given: Any) -> Any:
         nonlocal steps
         steps += 1
         return whole(*given)
 
-    monkeypatch.setattr(Step, "take", counted)
+    monkeypatch.setattr(TrainingStep, "take", counted)
     (plain,) = (cell for cell in cells(tmp_path, seeds=1) if cell.row.name == "devise")
     wanted = replace(plain, row=replace(plain.row, measures=("closed",)))
     straight, place = (Place(out=tmp_path / name, device="cpu") for name in ("straight", "out"))
@@ -202,7 +202,7 @@ def test_a_cell_that_another_process_runs_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal in the middle of training; the rest is trained later, and the figures are those of a run in one go."""
-    whole, steps, last = Step.take, 0, 10**9
+    whole, steps, last = TrainingStep.take, 0, 10**9
 
     def counted(*given: Any) -> Any:
         nonlocal steps
@@ -211,7 +211,7 @@ def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path, monkeypatch:
             os.kill(os.getpid(), signal.SIGTERM)
         return whole(*given)
 
-    monkeypatch.setattr(Step, "take", counted)
+    monkeypatch.setattr(TrainingStep, "take", counted)
     wanted = [cell for cell in cells(tmp_path, seeds=1, epochs=12) if cell.row.name == "devise"]
     straight, place = (Place(out=tmp_path / name, device="cpu") for name in ("straight", "out"))
     run_cells(wanted, straight, quietly)

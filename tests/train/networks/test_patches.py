@@ -76,7 +76,7 @@ def test_surroundings_count_little() -> None:
     middle[..., 8:24, 8:24] = rim[..., 8:24, 8:24]
     rim[..., 8:24, 8:24] = image[..., 8:24, 8:24]
     with torch.no_grad():
-        same, other_middle, other_rim = (network.pooled(network.maps(each)) for each in (image, middle, rim))
+        same, other_middle, other_rim = (network.activations(network.maps(each)) for each in (image, middle, rim))
     assert (other_rim - same).norm() < 0.5 * (other_middle - same).norm()
 
 

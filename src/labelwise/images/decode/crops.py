@@ -94,7 +94,7 @@ def _digits(value: float) -> str:
 
 
 def shares(box: Sequence[float]) -> Box:
-    """Return the box of four shares of the sides (left, top, width, height)."""
+    """Return the box of four percentages (left, top, width, height)."""
     left, top, width, height = (100 * float(value) for value in box)
     return left, top, width, height, True
 
@@ -108,7 +108,7 @@ def zoom(box: Box, size: tuple[int, int]) -> float:
 def window(
     box: Box, size: tuple[float, float], pixel: float, aspect: float | None
 ) -> tuple[float, float, float, float]:
-    """Return the part (left, top, right, bottom) of an image of this width and height to cut out; ``pixel`` is a unit of the box.
+    """Return the part (left, top, right, bottom) of a width x height image to cut out; ``pixel`` is a unit of the box.
 
     A box is widened to the ``aspect`` (width by height) around its centre, within the image: to cut its ends off would
     lose parts of the object. None keeps the box.

@@ -17,16 +17,16 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from labelwise.images.decode.crops import zoom
-from labelwise.images.decode.fit import FINGERPRINTED as FINGERPRINTED
-from labelwise.images.decode.fit import MAX_PIXELS as MAX_PIXELS
-from labelwise.images.decode.fit import Extent, fit_image
-from labelwise.images.decode.fit import Frame as Frame
+from labelwise.images.decode.framing import FINGERPRINTED as FINGERPRINTED
+from labelwise.images.decode.framing import MAX_PIXELS as MAX_PIXELS
+from labelwise.images.decode.framing import Extent, fit_image
+from labelwise.images.decode.framing import Frame as Frame
 from labelwise.images.decode.headers import SHAPE, Print, fingerprint, read_header
 from labelwise.images.decode.headers import UnreadableError as UnreadableError
 from labelwise.images.decode.progressive import EIGHTH, without_details
 from labelwise.support.files import NotAFileError, open_regular
 
-if TYPE_CHECKING:  # a process that only decodes does without torch
+if TYPE_CHECKING:  # decoding processes do without torch
     pass
 
 File = str | Path | bytes
@@ -34,12 +34,12 @@ File = str | Path | bytes
 NO_FILE = "there is no such file. Check the path."
 HERE = 1.0  # seconds: quicker images are decoded without a worker, except in a service
 SMALL = 2**23  # largest file to hold in memory while decoding it
-# Only formats that Pillow decodes itself: a file called .jpg must not be able to start another program.
+# Only formats that Pillow decodes itself, so that a file called .jpg cannot start another program.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "HEIF")
 HEIC = 'it is a HEIC image, which the package pillow-heif reads: pip install "labelwise[heic]"'
-# What begins like this is an image that Pillow cannot read by itself: "ftyp" and then the brand of the file, or its first bytes.
+# First bytes of images that Pillow cannot read by itself: "ftyp" and the brand of the file, or a magic number.
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"msf1")
-# Suffixes of images that no reader here supports; raw files of cameras may begin like TIFF files.
+# Suffixes of images that no reader here supports; raw camera files may start like TIFF files.
 RAW_SUFFIXES = frozenset(
     [".3fr", ".arw", ".cr2", ".cr3", ".dng", ".nef", ".nrw", ".orf", ".pef", ".raf", ".rw2", ".sr2", ".srw", ".x3f"]
 )
@@ -47,7 +47,7 @@ OTHER_SUFFIXES = frozenset((".jxl", ".psd", ".svg"))
 
 
 class _Quiet:
-    """Pillow's warnings are off while anyone is inside; counted, since all threads share one list of filters."""
+    """Turn Pillow's warnings off while any thread is inside; counted, since threads share the list of filters."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -69,12 +69,12 @@ class _Quiet:
                 self._filters.__exit__(None, None, None)
 
 
-# The one object of this module that changes: filters belong to the process, so all threads must share one count.
+# The only object of this module that changes: filters belong to the process, so threads share one count.
 QUIET = _Quiet()
 
 
 def open_content(file: File) -> BinaryIO:
-    """Return the content of a file as a stream; a small file is held in memory, because it is read twice.
+    """Return the content of a file as a stream; a small file is held in memory, since it is read twice.
 
     A file with an unsupported suffix raises ``UnreadableError``.
     """
@@ -83,17 +83,17 @@ def open_content(file: File) -> BinaryIO:
     stream, suffix = open_regular(file), os.path.splitext(file)[1].lower()
     if suffix in RAW_SUFFIXES or suffix in OTHER_SUFFIXES:
         stream.close()
-        what = "a raw image of a camera" if suffix in RAW_SUFFIXES else "an image"
-        raise UnreadableError(f"it is {what} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
+        kind = "a raw image of a camera" if suffix in RAW_SUFFIXES else "an image"
+        raise UnreadableError(f"it is {kind} ({suffix[1:].upper()}), which is not read. Export it as JPEG or PNG.")
     size = os.fstat(stream.fileno()).st_size
     if size > SMALL:
         return stream
     with stream:
-        return io.BytesIO(stream.read(size))  # no more is asked for than there is: that memory would be cleared first
+        return io.BytesIO(stream.read(size))  # exact size: a larger buffer would be cleared first
 
 
 def check_header(stream: BinaryIO, frame: Frame) -> float | None:
-    """Return the seconds that decoding is likely to take, None where the header does not say, or raise why nobody should."""
+    """Return the expected decoding seconds, None if the header does not say; raise an error for an excessive image."""
     header = read_header(stream)
     if not header.bytes:
         raise UnreadableError("it is empty (0 bytes). Replace it or remove it.")
@@ -104,13 +104,13 @@ def check_header(stream: BinaryIO, frame: Frame) -> float | None:
 
 
 def is_quick(stream: BinaryIO, frame: Frame) -> bool:
-    """Return whether an image is likely to take so little time that no worker is needed, or raise what ``check_header`` does."""
+    """Return whether an image is quick enough to decode without a worker; raise the errors of ``check_header``."""
     seconds = check_header(stream, frame)
     return seconds is not None and seconds < HERE
 
 
 def _check_kind(head: bytes) -> None:
-    """Raise an error for what cannot be read, by its first bytes; a HEIC image opens its reader."""
+    """Raise an error for unreadable formats, by first bytes; open the reader of HEIC images."""
     if head[4:8] == b"ftyp" and head[8:12] in _HEIF_BRANDS and "HEIF" not in Image.OPEN:
         try:
             import_module("pillow_heif").register_heif_opener()
@@ -122,21 +122,21 @@ def _check_kind(head: bytes) -> None:
 
 
 def decode_stream(stream: BinaryIO, frame: Frame) -> npt.NDArray[np.uint8]:
-    """Return the bytes ``[c, h, w]`` of an image whose header was checked, or raise any error of a decoder (see ``reason``)."""
+    """Decode an image with a checked header to bytes ``[c, h, w]``; decoder errors pass through (see ``reason``)."""
     with _open_draft(stream, frame) as (image, extent):
         return fit_image(image, frame, extent)
 
 
 def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray[np.uint8], Print]:
-    """Return what ``decode_stream`` does, and the fingerprint of the image.
+    """Decode an image and compute its fingerprint.
 
     It is decoded once, unless it is a JPEG that is read in grey, or so large that it is decoded at another scale for the fingerprint.
     """
     small = frame.fingerprinted
     with _open_draft(stream, small, header_only=True) as (image, _):
-        wanted = image.mode, image.size
+        size = image.mode, image.size
     with _open_draft(stream, frame) as (image, extent):
-        same = (image.mode, image.size) == wanted
+        same = (image.mode, image.size) == size
         pixels = fit_image(image, frame, extent)
         if same:
             return pixels, fingerprint(fit_image(image, small, extent))
@@ -147,7 +147,7 @@ def decode_with_fingerprint(stream: BinaryIO, frame: Frame) -> tuple[npt.NDArray
 def _open_draft(
     stream: BinaryIO, frame: Frame, *, header_only: bool = False
 ) -> Iterator[tuple[Image.Image, Extent | None]]:
-    """Open an image, to be decoded at a fraction of its size where that covers the frame and a fingerprint; and its extent then."""
+    """Open an image, reduced if the reduced size covers the frame and a fingerprint; return its extent then."""
     formats = [name for name in _FORMATS if name in Image.OPEN]
     with Image.open(stream, formats=formats) as image:
         _check_pixels(*image.size, frame)
@@ -166,19 +166,19 @@ def _open_draft(
 
 
 def reason(error: Exception, frame: Frame) -> str:
-    """Return what is wrong with an image and what to do about it."""
+    """Explain what is wrong with an image and what to do."""
     match error:
         case UnreadableError():
             return str(error)
         case FileNotFoundError() if is_url(str(error.filename)):
             return "it is a web address, and nothing is downloaded. Download it and give the file."
         case NotAFileError():
-            what = (
+            kind = (
                 "it is a folder. Give the images in it"
                 if "folder" in str(error.strerror)
                 else f"{error.strerror}. Give an image"
             )
-            return f"{what}."
+            return f"{kind}."
         case FileNotFoundError():
             return NO_FILE
         case PermissionError():
@@ -195,7 +195,7 @@ def reason(error: Exception, frame: Frame) -> str:
 
 
 def is_url(word: str) -> bool:
-    """Return whether a word is a web address, also one that passed through a path, which drops one of two slashes."""
+    """Return whether a word is a web address, possibly with one slash lost by conversion to a path."""
     return re.match("(https?|ftp|s3|gs):/", word, re.IGNORECASE) is not None
 
 

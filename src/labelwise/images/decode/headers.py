@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from labelwise.support.files import open_regular
 
-SCANS = 100  # of a JPEG. libjpeg writes 10 and mozjpeg up to 20; libtiff refuses above 100, too
-PARTS = 4_000  # segments and chunks. The largest: a depth map as XMP, 10 MB in 160 segments of 64 kB; 255 of a colour profile
-PART_BYTES = 256  # and one part for each 256 bytes of a file: libpng writes image data in chunks of 8 kB, cameras of 32 kB and more
+SCANS = 100  # limit for a JPEG. libjpeg writes 10, mozjpeg up to 20; libtiff also refuses above 100
+PARTS = 4_000  # segments and chunks. Large examples: a depth map as XMP, 10 MB in 160 segments of 64 kB; 255 of a colour profile
+PART_BYTES = (
+    256  # plus one part per 256 bytes of a file: libpng writes image data in chunks of 8 kB, cameras of 32 kB and more
+)
 MEGABYTE = 1_000_000
 METADATA = {
     "ICC": 4 * MEGABYTE,  # profiles of printing presses have up to 3 MB, those of cameras and screens 4 kB
@@ -34,22 +36,22 @@ _PREFIXES = {b"ICC_PROFILE\0": "ICC", b"Exif\0\0": "EXIF", b"http://ns.adobe.com
 _ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # JPEG markers without a length
 _SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG markers that give the size
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
-# What else Pillow may take the file for: TIFF, AVIF, JPEG 2000, PPM, ICO.
+# Other formats that Pillow may detect: TIFF, AVIF, JPEG 2000, PPM, ICO.
 _OTHERS = re.compile(rb"II|MM|....ftyp|\x00\x00\x00\x0cjP|\xff\x4f|P[0-9a-zA-Z]|\x00\x00\x01\x00", re.DOTALL)
 _BLOCK = 2**20
-_HEAVY = 100_000  # bytes of EXIF that may refer to each other so often that reading them takes gigabytes
+_HEAVY = 100_000  # bytes of EXIF: cross-references inside a larger block can expand to gigabytes
 
-# Nanoseconds of processor time, of one core of a server, rounded up. A JPEG is mostly its bytes, and each scan a pass over all.
+# Nanoseconds of processor time on one server core, rounded up. JPEG time depends on its bytes and on its scans.
 _PER_PIXEL = {"JPEG": 1.0, "PNG": 25.0, "WEBP": 20.0, "GIF": 10.0, "BMP": 8.0}
 _PER_BYTE = 10.0
 
 
 class UnreadableError(Exception):
-    """Why an image cannot be read and what to do, in words for the user."""
+    """An image that cannot be read, with the reason and advice for the user."""
 
 
 @dataclass
-class Header:
+class ImageHeader:
     """The header of an image file."""
 
     format: str = ""  # JPEG, PNG, WEBP, GIF or BMP; "other" for other images; empty if it is not an image
@@ -62,7 +64,7 @@ class Header:
 
     @property
     def seconds(self) -> float | None:
-        """Processor time that decoding is likely to take; None where the header does not say."""
+        """Expected decoding time in processor seconds; None if the header does not say."""
         if self.format == "other" or (self.metadata or {}).get("EXIF", 0) > _HEAVY:
             return None
         return 1e-9 * (
@@ -70,7 +72,7 @@ class Header:
         )
 
     def add(self, kind: str, size: int) -> None:
-        """Count a part and, where it is metadata, its bytes."""
+        """Count a part, and the bytes of metadata."""
         self.parts += 1
         if self.parts > PARTS + self.bytes // PART_BYTES:
             raise UnreadableError(
@@ -83,12 +85,12 @@ class Header:
                 raise UnreadableError(f"it has more than {METADATA[kind]} bytes of {kind} data. Save it without them.")
 
 
-def read_header(stream: BinaryIO) -> Header:
-    """Return the header of an image, or raise ``UnreadableError`` if it exceeds a limit; the stream is at its start then.
+def read_header(stream: BinaryIO) -> ImageHeader:
+    """Read and rewind the header of an image; raise ``UnreadableError`` if it exceeds a limit.
 
     The decoder reports truncated and damaged files.
     """
-    header = Header(bytes=stream.seek(0, SEEK_END))
+    header = ImageHeader(bytes=stream.seek(0, SEEK_END))
     stream.seek(0)
     start = stream.read(16)
     if _OTHERS.match(start):
@@ -105,7 +107,7 @@ def read_header(stream: BinaryIO) -> Header:
 
 
 def is_image_file(file: Path) -> bool:
-    """Return whether the content of a file begins as JPEG, PNG, WebP or GIF."""
+    """Return whether content starts as JPEG, PNG, WebP or GIF."""
     try:
         with open_regular(file) as stream:
             start = stream.read(16)
@@ -114,9 +116,9 @@ def is_image_file(file: Path) -> bool:
     return any(start.startswith(magic) for magic, kind, _ in _FORMATS if kind != "BMP")  # "BM" may begin a text
 
 
-def _jpeg(stream: BinaryIO, header: Header) -> None:
-    """Read the segments up to the first scan, then count the scans, unless the first one holds all: no other is decoded then."""
-    colours = 0  # where the scans are not progressive
+def _jpeg(stream: BinaryIO, header: ImageHeader) -> None:
+    """Read the segments up to the first scan, then count the scans, unless the first one is the only one decoded."""
+    colours = 0  # offset of the scans if not progressive
     while (mark := _next_marker(stream, header)) and mark != 0xD9:
         if mark in _ALONE:
             header.add("", 0)
@@ -130,13 +132,13 @@ def _jpeg(stream: BinaryIO, header: Header) -> None:
         if mark in _SIZES:
             header.height, header.width = struct.unpack(">HH", content[1:5])
             colours = content[5] if mark in (0xC0, 0xC1) else 0
-        named = (name for prefix, name in _PREFIXES.items() if content.startswith(prefix))
-        header.add(next(named, "") if mark & 0xF0 == 0xE0 else "", size)  # of an application
+        variant_names = (name for prefix, name in _PREFIXES.items() if content.startswith(prefix))
+        header.add(next(variant_names, "") if mark & 0xF0 == 0xE0 else "", size)  # of an application
         stream.seek(max(0, size - len(content)), SEEK_CUR)
 
 
-def _next_marker(stream: BinaryIO, header: Header) -> int:
-    """Return the next marker of a JPEG, 0 at the end; bytes between two segments are read and counted one by one."""
+def _next_marker(stream: BinaryIO, header: ImageHeader) -> int:
+    """Return the next marker of a JPEG, 0 at the end; bytes between segments are counted."""
     while byte := stream.read(1):
         if byte == b"\xff":
             while (mark := stream.read(1)) == b"\xff":
@@ -147,8 +149,8 @@ def _next_marker(stream: BinaryIO, header: Header) -> int:
     return 0
 
 
-def _count_scans(stream: BinaryIO, header: Header) -> None:
-    """Count the scans: first all that looks like one, which is quick; and where that is too much, what is one."""
+def _count_scans(stream: BinaryIO, header: ImageHeader) -> None:
+    """Count the scans: first everything that looks like one, which is fast; if too many, exactly."""
     start, seam, likely = stream.tell(), b"", 1
     while block := stream.read(_BLOCK):
         likely += block.count(b"\xff\xda") + (seam == b"\xff" and block[:1] == b"\xda")
@@ -162,7 +164,7 @@ def _count_scans(stream: BinaryIO, header: Header) -> None:
 
 
 def _true_scans(content: bytes) -> int:
-    """Return the number of scans in what follows the first one's head: one more than the limit where there are more."""
+    """Return the number of scans after the first scan header, at most one above the limit."""
     scans, at = 1, 0
     while scans <= SCANS and (marker := _MARKER.search(content, at)):
         mark = marker[1][0]
@@ -174,7 +176,7 @@ def _true_scans(content: bytes) -> int:
     return scans
 
 
-def _png(stream: BinaryIO, header: Header) -> None:
+def _png(stream: BinaryIO, header: ImageHeader) -> None:
     while len(head := stream.read(8)) == 8 and head[4:] != b"IEND":
         size = int.from_bytes(head[:4])
         if head[4:] == b"IHDR":
@@ -184,7 +186,7 @@ def _png(stream: BinaryIO, header: Header) -> None:
         stream.seek(size + 4, SEEK_CUR)
 
 
-def _webp(stream: BinaryIO, header: Header) -> None:
+def _webp(stream: BinaryIO, header: ImageHeader) -> None:
     stream.seek(12)
     while len(head := stream.read(8)) == 8:
         size, content = int.from_bytes(head[4:], "little"), b""
@@ -205,8 +207,8 @@ def _webp_size(kind: bytes, content: bytes) -> tuple[int, int]:
     return width & 0x3FFF, height & 0x3FFF
 
 
-def _gif(stream: BinaryIO, header: Header) -> None:
-    """Read the blocks up to the first frame, which may be larger than the screen."""
+def _gif(stream: BinaryIO, header: ImageHeader) -> None:
+    """Read the blocks up to the first frame, which may exceed the screen."""
     width, height, flags = struct.unpack("<HHB", stream.read(9)[2:7])
     stream.seek(3 << (flags & 7) + 1 if flags & 128 else 0, SEEK_CUR)
     while (kind := stream.read(1)) and kind not in (b",", b";"):
@@ -220,13 +222,13 @@ def _gif(stream: BinaryIO, header: Header) -> None:
     header.width, header.height = max(width, left + wide), max(height, top + high)
 
 
-def _bmp(stream: BinaryIO, header: Header) -> None:
+def _bmp(stream: BinaryIO, header: ImageHeader) -> None:
     content = stream.read(24)
     old = int.from_bytes(content[12:16], "little") == 12
     header.width, header.height = map(abs, struct.unpack_from("<HH" if old else "<ii", content, 16))
 
 
-_FORMATS: tuple[tuple[bytes, str, Callable[[BinaryIO, Header], None]], ...] = (
+_FORMATS: tuple[tuple[bytes, str, Callable[[BinaryIO, ImageHeader], None]], ...] = (
     (b"\xff\xd8", "JPEG", _jpeg),
     (b"\x89PNG\r\n\x1a\n", "PNG", _png),
     (b"RIFF", "WEBP", _webp),
@@ -235,23 +237,23 @@ _FORMATS: tuple[tuple[bytes, str, Callable[[BinaryIO, Header], None]], ...] = (
 )
 
 
-SHAPE = (3, 224, 224)  # of the image for a fingerprint
+SHAPE = (3, 224, 224)  # of images for fingerprints
 SIDE = 16
 Print = NDArray[np.float32]
 Places = NDArray[np.float64]
 
 
 def fingerprint(image: NDArray[np.uint8]) -> Print:
-    """Return the grey thumbnail of an image ``[c, h, w]``, of mean zero and length one ``[a]``; zeros for a single grey."""
+    """Return the grey thumbnail of an image ``[c, h, w]``, with mean zero and length one ``[a]``; zeros for uniform grey."""
     grey = image.sum(0, dtype=np.int64) / np.float64(len(image))
     flat = area(grey, SIDE, SIDE).ravel()
     flat = flat - flat.mean()
     size = float(np.sqrt((flat**2).sum()))
-    return np.asarray(flat / size if size > SIDE else flat * 0, np.float32)  # a shade of grey on average
+    return np.asarray(flat / size if size > SIDE else flat * 0, np.float32)  # less than a shade of grey on average
 
 
 def area(grey: Places, height: int, width: int) -> Places:
-    """Return an image ``[h, w]`` at another size: each new pixel is the mean of those that it covers, weighted by overlap."""
+    """Resize an image ``[h, w]``: each new pixel is the overlap-weighted mean of the pixels it covers."""
     sums = np.pad(grey.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
     (top, bottom), (left, right) = _edges(grey.shape[0], height), _edges(grey.shape[1], width)
     boxes = sums[bottom][:, right] - sums[top][:, right] - sums[bottom][:, left] + sums[top][:, left]
@@ -259,6 +261,6 @@ def area(grey: Places, height: int, width: int) -> Places:
 
 
 def _edges(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where each of ``count`` parts of a side begins and ends."""
+    """Return the start and end of each of ``count`` parts of a side."""
     at = np.arange(count)
     return at * size // count, -(-(at + 1) * size // count)

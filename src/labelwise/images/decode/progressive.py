@@ -16,7 +16,7 @@ MARKER: Final = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]")  # after the data of a
 
 
 def without_details(content: bytes) -> bytes:
-    """Return a progressive JPEG without the scans that hold details of brightness alone. Other content is returned unchanged.
+    """Remove the scans with brightness details from a progressive JPEG; return other content unchanged.
 
     A broken JPEG is returned unchanged too, so that its decoder reports the error.
     """

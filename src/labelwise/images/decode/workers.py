@@ -31,7 +31,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from labelwise.images.decode.decoding import QUIET, File, Frame, check_header, decode_stream, open_content, reason
-from labelwise.images.decode.fit import fit_image
+from labelwise.images.decode.framing import fit_image
 from labelwise.images.decode.videos import Clip, Moment
 
 Pixels = npt.NDArray[np.uint8]
@@ -48,15 +48,15 @@ BOOT = "import sys; from labelwise.images.decode.workers import work; work(*map(
 
 
 class LostError(Exception):
-    """A worker that has ended, and in words what the image did to it."""
+    """A worker ended; the message says how."""
 
 
-class Worker:
-    """A process that decodes; one of low rank leaves the processor to all others."""
+class DecodeWorker:
+    """A decoding process with low priority."""
 
     def __init__(self, *, low: bool) -> None:
         self._pipe, theirs = Pipe()
-        self._arrival = select.poll()  # kept, which takes a tenth of the time of ``Connection.poll``
+        self._arrival = select.poll()  # kept: ten times faster than ``Connection.poll``
         self._arrival.register(self._pipe.fileno(), select.POLLIN)
         settings = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
         with theirs:
@@ -65,7 +65,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, **settings, "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,  # Ctrl-C ends the parent, not this process
+                start_new_session=True,  # Ctrl-C is for the parent process
             )
 
     def decode(self, images: Sequence[File | Moment], frame: Frame) -> Iterator[Pixels | str]:
@@ -76,14 +76,14 @@ class Worker:
         ]
         try:
             self._pipe.send_bytes(marshal.dumps((astuple(frame), contents)))
-            left = len(images)
-            while left:
+            remaining = len(images)
+            while remaining:
                 if not self._arrival.poll(1000 * WALL):
                     raise LostError(TOO_LONG)
                 for answer in _unpack(bytearray(self._pipe.recv_bytes()), frame):
-                    left -= 1
+                    remaining -= 1
                     yield answer
-        except ValueError:  # not a message of a worker
+        except ValueError:  # not a worker's message
             raise LostError(BROKEN) from None
         except (OSError, EOFError):
             signals = {-signal.SIGXCPU: TOO_LONG}
@@ -97,16 +97,16 @@ class Worker:
 
 
 class Crew:
-    """The workers of this process: one is lent to each caller, and started where none is idle."""
+    """The pool of workers: each caller borrows one; a new one starts if none is idle."""
 
     def __init__(self, owner: int) -> None:
         self._owner = owner
-        self._idle: dict[bool, deque[Worker]] = {False: deque(), True: deque()}
+        self._idle: dict[bool, deque[DecodeWorker]] = {False: deque(), True: deque()}
 
     def prepare(self, count: int) -> None:
-        """Start workers until ``count`` are idle, without waiting until they are up."""
+        """Start workers until ``count`` are idle, without waiting for them."""
         while len(self._idle[False]) < count:
-            self._idle[False].append(Worker(low=False))
+            self._idle[False].append(DecodeWorker(low=False))
 
     def decode(self, images: Sequence[File | Moment], frame: Frame, *, low: bool = False) -> Iterator[Pixels | str]:
         """Yield what ``Worker.decode`` does for all images, those after one that ends its worker included."""
@@ -115,28 +115,28 @@ class Crew:
             try:
                 worker = idle.pop()
             except IndexError:
-                worker = Worker(low=low)
-            whole, end = False, at + most
+                worker = DecodeWorker(low=low)
+            complete, end = False, at + most
             try:
                 for pixels in worker.decode(images[at:end], frame):
                     at += 1
                     yield pixels
-                whole = True
+                complete = True
             except LostError as lost:
-                idle.append(Worker(low=low))  # which starts while the next image is on its way
+                idle.append(DecodeWorker(low=low))  # start it while the next image is on its way
                 if at + 1 < min(end, len(images)):
                     most = 1
                 else:
                     at += 1
                     yield str(lost)
             finally:
-                if whole and len(idle) <= (os.cpu_count() or 1):
+                if complete and len(idle) <= (os.cpu_count() or 1):
                     idle.append(worker)
                 else:
                     worker.end()
 
     def close(self) -> None:
-        """End the workers that are idle; a fork of this process must not."""
+        """End idle workers, except in a forked process."""
         for idle in self._idle.values():
             while idle and os.getpid() == self._owner:
                 idle.pop().end()
@@ -150,22 +150,22 @@ def _crew(owner: int) -> Crew:
 
 
 def crew() -> Crew:
-    """Return the one crew of this process, which a fork of it does not share."""
+    """Return the pool of this process; forks get their own."""
     return _crew(os.getpid())
 
 
 def work(connection: int, low: int) -> None:
-    """Decode what comes over a connection until it ends; what a worker runs."""
+    """Run a worker: decode requests from a connection until it closes."""
     if low:
         os.nice(10)
     for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):  # a decoder has nothing to write
         resource.setrlimit(what, (0, 0))
-    own, limits, video = _own_memory(), Limits(), Video()
+    own, limits, video = _own_memory(), ProcessLimits(), Video()
     with Connection(connection) as pipe, QUIET, suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             request = pipe.recv_bytes()
-            about, images = marshal.loads(request)
-            frame, answers, sent = Frame(*about), list[bytes](), time.monotonic()
+            frame_fields, images = marshal.loads(request)
+            frame, answers, start = Frame(*frame_fields), list[bytes](), time.monotonic()
             limits.set(resource.RLIMIT_AS, own + SPARE + PIXEL_BYTES * frame.max_pixels + 4 * len(request))
             for image in images:
                 try:
@@ -178,15 +178,15 @@ def work(connection: int, low: int) -> None:
                 except Exception as error:
                     text = reason(error, frame).encode(errors="backslashreplace")
                     answers += [b"-", len(text).to_bytes(4), text]
-                if time.monotonic() - sent > TOGETHER:
+                if time.monotonic() - start > TOGETHER:
                     pipe.send_bytes(b"".join(answers))
-                    answers, sent = [], time.monotonic()
+                    answers, start = [], time.monotonic()
             if answers:
                 pipe.send_bytes(b"".join(answers))
 
 
 def _unpack(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
-    """Yield the bytes ``[c, h, w]`` of each image of a message, or why it cannot be read; ``ValueError`` if it is not a message."""
+    """Yield bytes ``[c, h, w]`` or an ``Unreadable`` per image of a message; raise ``ValueError`` for anything else."""
     at, size = 0, prod(frame.shape)
     while at < len(message):
         mark, at = message[at : at + 1], at + 1
@@ -201,8 +201,8 @@ def _unpack(message: bytearray, frame: Frame) -> Iterator[Pixels | str]:
             yield message[begin:at].decode(errors="replace")
 
 
-def _decode(image: File, frame: Frame, limits: "Limits") -> Pixels:
-    """Return the bytes ``[c, h, w]`` of an image, within its limit of time."""
+def _decode(image: File, frame: Frame, limits: "ProcessLimits") -> Pixels:
+    """Decode an image to bytes ``[c, h, w]`` within its time limit."""
     limits.set_seconds(LEAST_SECONDS)
     with open_content(image) as stream:
         seconds = check_header(stream, frame)
@@ -237,26 +237,26 @@ class Video:
         self._clip = None
 
 
-class Limits:
+class ProcessLimits:
     """The limits of this process, set if they changed."""
 
     def __init__(self) -> None:
         self._now: dict[int, int] = {}
 
     def set_seconds(self, seconds: float) -> None:
-        """Let the process take so much more processor time, rounded up to a second."""
+        """Allow more processor time, rounded up to a second."""
         self.set(resource.RLIMIT_CPU, ceil(time.process_time() + seconds))
 
-    def set(self, what: int, most: int) -> None:
+    def set(self, resource_kind: int, most: int) -> None:
         """Set a limit."""
-        if self._now.get(what) != most:
-            self._now[what] = most
-            with suppress(ValueError, OSError):  # where the system has no such limit, or a lower one
-                resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+        if self._now.get(resource_kind) != most:
+            self._now[resource_kind] = most
+            with suppress(ValueError, OSError):  # the system has no such limit, or a lower one
+                resource.setrlimit(resource_kind, (most, resource.getrlimit(resource_kind)[1]))
 
 
 def _own_memory() -> int:
-    """Return the bytes of address space that this process takes, 0 where the system does not say."""
+    """Return the address space of this process in bytes, 0 if unknown."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What is known about labels: sentences, attributes, an order, shares and similarities, read from small files.
+"""Knowledge about labels: sentences, attributes, an order, shares and similarities, read from small files.
 
 These files are next to the data, each with one row, line or table for each label::
 
@@ -22,7 +22,7 @@ from labelwise.images.describe.labels import Labels, normal_name
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import open_regular
 
-MOST_IMAGES = 100  # whose sentences describe one label
+MOST_IMAGES = 100  # images whose sentences describe a label
 FILES = ("labels.csv", "labels.toml", "labels.json", "similarity.csv", "order.txt")
 
 _PIECES = {
@@ -37,53 +37,53 @@ _PIECES = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Knowledge:
-    """Labels with all that is known about them."""
+    """Labels and their descriptions."""
 
     labels: Labels
-    attributes: tuple[str, ...] = ()  # the names of the attributes in their vectors, or none
+    attributes: tuple[str, ...] = ()  # names of the attributes in their vectors, or none
     source: str = "What is known about labels"  # its source, the start of an error
 
     @property
-    def described(self) -> frozenset[str]:
-        """The labels that sentences or attributes describe: they need no training image."""
+    def names_described(self) -> frozenset[str]:
+        """The labels with sentences or attributes, which need no training image."""
         silent = self.labels.texts is None and self.labels.vectors is None
         return frozenset() if silent else frozenset(self.labels.names)
 
 
 def read_knowledge(path: str | Path, names: Sequence[str] | None = None) -> Knowledge:
-    """Return what one file says about labels; the top of this module lists the kinds, and its name does not matter.
+    """Read label descriptions from a file; the module docstring lists the formats, whatever the file name.
 
     ``names`` must be there and come first, in this order, then any others of the file.
     """
     file = Path(path)
     labels, attributes = read_labels(file)
-    known = Knowledge(labels=labels, attributes=attributes, source=f'"{file}"')
-    return known if names is None else _arranged(known, names)
+    knowledge = Knowledge(labels=labels, attributes=attributes, source=f'"{file}"')
+    return knowledge if names is None else _arranged(knowledge, names)
 
 
 def find_knowledge(folder: str | Path, names: Sequence[str] | None = None) -> Knowledge | None:
-    """Return what the files in a folder say about labels together (``names`` as in ``read_knowledge``), or None."""
+    """Read and merge label descriptions from a folder (``names`` as in ``read_knowledge``), or return None."""
     files = [file for name in FILES if (file := Path(folder) / name).is_file() and not _is_of_images(file)]
     if not files:
         return None
-    first, *others = [read_knowledge(file) for file in files]
-    whole, source = first, dict.fromkeys(_pieces(first.labels), first.source)
-    for other in others:
-        other = _arranged(other, first.labels.names)
-        _arranged(first, other.labels.names)  # has all labels of the other file, too
-        pieces = _pieces(other.labels)
+    first, *extras = [read_knowledge(file) for file in files]
+    merged, source = first, dict.fromkeys(_pieces(first.labels), first.source)
+    for extra in extras:
+        extra = _arranged(extra, first.labels.names)
+        _arranged(first, extra.labels.names)  # includes all labels of the other file
+        pieces = _pieces(extra.labels)
         for piece in pieces:
-            if source.setdefault(piece, other.source) != other.source:
+            if source.setdefault(piece, extra.source) != extra.source:
                 raise DataError(
-                    f"Both {source[piece]} and {other.source} give {_PIECES[piece][0]} of labels. Keep one."
+                    f"Both {source[piece]} and {extra.source} give {_PIECES[piece][0]} of labels. Keep one."
                 )
-        whole = Knowledge(labels=replace(whole.labels, **pieces), attributes=whole.attributes or other.attributes)
-    whole = replace(whole, source=listing(f'"{file}"' for file in files))
-    return whole if names is None else _arranged(whole, names)
+        merged = Knowledge(labels=replace(merged.labels, **pieces), attributes=merged.attributes or extra.attributes)
+    merged = replace(merged, source=listing(f'"{file}"' for file in files))
+    return merged if names is None else _arranged(merged, names)
 
 
 def _is_of_images(file: Path) -> bool:
-    """Return whether a file ``labels.json`` is FiftyOne's, which labels images and begins with the classes."""
+    """Return whether a file ``labels.json`` is FiftyOne's: image labels, starting with the classes."""
     if file.suffix != ".json":
         return False
     with open_regular(file, None) as stream:
@@ -91,12 +91,12 @@ def _is_of_images(file: Path) -> bool:
 
 
 def _pieces(labels: Labels) -> dict[str, Any]:
-    """Return the knowledge about labels, without their names."""
+    """Return the label descriptions, without the names."""
     return {piece: getattr(labels, piece) for piece in _PIECES if getattr(labels, piece) is not None}
 
 
 def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
-    """Return the data set with knowledge about its labels.
+    """Return the data set with label descriptions.
 
     Its labels keep their positions; labels that only the knowledge has come after them and have no images: they are
     unseen. What the data set knew and the knowledge does not say stays, unless there are such new labels.
@@ -113,14 +113,14 @@ def with_knowledge(dataset: Dataset, knowledge: Knowledge) -> Dataset:
 
 
 def describe_labels(dataset: Dataset) -> Dataset:
-    """Return the data with sentences for each label, taken from its training images where labels have none.
+    """Return the data with sentences per label, taken from training images for labels without any.
 
     Each label gets the sentences of its first images in train; a label that has none there, such as one held out to
     choose settings, those of its images in val. The test split is never read. Data whose labels have texts, or whose
     images have none, or several labels each, come back unchanged; so do data where some label would stay without but all have vectors.
     """
     labels = dataset.labels
-    if labels.texts is not None or dataset.multilabel:  # a sentence about an image is not about each of its labels
+    if labels.texts is not None or dataset.multilabel:  # sentences of a multi-label image do not describe each label
         return dataset
     train, val = (_sentences(dataset.splits.get(name)) for name in ("train", "val"))
     if not train and not val:
@@ -138,7 +138,7 @@ def describe_labels(dataset: Dataset) -> Dataset:
 
 
 def _sentences(part: Split | None) -> dict[int, tuple[str, ...]]:
-    """Return the sentences of the first images of each label in a split, for the labels that have any."""
+    """Return the sentences of the first images of each label in a split."""
     if part is None:
         return {}
     images: dict[int, list[tuple[str, ...]]] = {}
@@ -148,27 +148,29 @@ def _sentences(part: Split | None) -> dict[int, tuple[str, ...]]:
     return {target: tuple(text for texts in every[:MOST_IMAGES] for text in texts) for target, every in images.items()}
 
 
-def require(labels: Labels, piece: str, where: str) -> None:
-    """Raise an error that says what to add, unless this piece of the labels is known; ``where`` says who needs it."""
+def require(labels: Labels, piece: str, source: str) -> None:
+    """Raise an error with advice unless the labels have this piece; ``source`` names who needs it."""
     if piece not in _PIECES:
         raise UsageError(f'Labels have no piece "{piece}".{suggest(piece, _PIECES)} Pieces: {listing(_PIECES)}.')
     if getattr(labels, piece) is None:
-        what, add, file = _PIECES[piece]
+        words, add, file = _PIECES[piece]
         joint = "" if add.endswith(" as") else " to"
-        raise DataError(f"{where} reads {what}, but these labels have none. Add {add}{joint} {file} next to the data.")
+        raise DataError(
+            f"{source} reads {words}, but these labels have none. Add {add}{joint} {file} next to the data."
+        )
 
 
 def _arranged(knowledge: Knowledge, names: Sequence[str]) -> Knowledge:
-    """Return the knowledge with these labels first, in this order, then its others."""
+    """Return the knowledge with these labels first, in this order."""
     own = [normal_name(name) for name in names]
-    known = {normal_name(name): name for name in knowledge.labels.names}
-    wanted = set(own)
-    others = [name for name in known if name not in wanted]
-    missing = [name for name in own if name not in known]
+    own_names = {normal_name(name): name for name in knowledge.labels.names}
+    asked_names = set(own)
+    other_names = [name for name in own_names if name not in asked_names]
+    missing = [name for name in own if name not in own_names]
     if missing:
         raise DataError(
-            f"{knowledge.source} does not describe these labels: {listing(missing)}.{suggest(missing[0], others)} "
+            f"{knowledge.source} does not describe these labels: {listing(missing)}.{suggest(missing[0], other_names)} "
             f'Add a row (or line, or table) for "{missing[0]}".'
         )
-    labels = knowledge.labels.select([known[name] for name in (*own, *others)])
-    return replace(knowledge, labels=replace(labels, names=(*names, *(known[name] for name in others))))
+    labels = knowledge.labels.select([own_names[name] for name in (*own, *other_names)])
+    return replace(knowledge, labels=replace(labels, names=(*names, *(own_names[name] for name in other_names))))

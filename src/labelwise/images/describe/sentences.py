@@ -47,7 +47,7 @@ def encode_sentences(texts: Sequence[str], encoder: str | WordVectors = "words")
 
 def word_vectors(name: str) -> WordVectors:
     """Return the word vectors of this name: "words" are included, "glove" needs the extra "words"."""
-    known = {"words": packaged_vectors, "glove": installed_vectors}
-    if name not in known:
-        raise UsageError(f'No word vectors "{name}".{suggest(name, known)} There are: {listing(known)}.')
-    return known[name]()
+    readers = {"words": packaged_vectors, "glove": installed_vectors}
+    if name not in readers:
+        raise UsageError(f'No word vectors "{name}".{suggest(name, readers)} There are: {listing(readers)}.')
+    return readers[name]()

@@ -21,13 +21,13 @@ from labelwise.support.files import check_size, max_bytes, open_regular, read_te
 
 Array = npt.NDArray[Any]
 _LONGEST_LINE = 1 << 20
-_PER_WORD = 150  # bytes that a word in a table takes besides its letters and its vector
+_PER_WORD = 150  # bytes of a table entry besides letters and vector
 _Entry = tuple[str, bytes, Sequence[bytes] | Array]
 _HEADER = re.compile(rb"(\d+)[ \t]+([1-9]\d*)\s*")
 
 
 def stream_vectors(file: Path, binary: bool) -> tuple[dict[str, int], Array]:
-    """Return the row of each word and the vectors ``[w, a]`` of a text or binary file, read a word at a time."""
+    """Read the row of each word and the vectors ``[w, a]`` from a text or binary file."""
     words, values = dict[str, int](), array("f")
     with open_regular(file, None) as raw, gzip.open(raw) if file.suffix.lower() == ".gz" else raw as content:
         stream = io.BufferedReader(content)
@@ -35,34 +35,36 @@ def stream_vectors(file: Path, binary: bool) -> tuple[dict[str, int], Array]:
         header = _HEADER.fullmatch(first)
         size = int(header[2]) if header else len(first.split()) - 1
         if size < 1 or (binary and not header):
-            raise _damaged(file, "Line 1", f"not a {'header' if binary else 'word and its numbers'}: {first[:40]!r}")
+            raise _damage_error(
+                file, "Line 1", f"not a {'header' if binary else 'word and its numbers'}: {first[:40]!r}"
+            )
         check_size(file, 4 * size)
         entries = _binary_entries(stream, size) if binary else _text_entries(stream, size, b"" if header else first)
         read, letters, most = 0, 0, max_bytes()
-        for where, spelling, numbers in entries:
+        for place, spelling, numbers in entries:
             read += 1
             if len(numbers) != size:
-                raise _damaged(file, where, f"a word and {size} numbers expected, found {len(numbers)} numbers")
+                raise _damage_error(file, place, f"a word and {size} numbers expected, found {len(numbers)} numbers")
             word = spelling.decode("utf-8", "replace")
             if word in words:
                 continue
             try:
                 values.extend(map(float, numbers))
             except ValueError as error:
-                raise _damaged(file, where, str(error)) from None
+                raise _damage_error(file, place, str(error)) from None
             if not np.isfinite(values[-size:]).all():
-                raise _damaged(file, where, f'the vector of "{word}" holds a value that is not a finite number')
+                raise _damage_error(file, place, f'the vector of "{word}" holds a value that is not a finite number')
             words[word] = len(words)
             letters += len(spelling)
             if (total := 4 * len(values) + _PER_WORD * len(words) + letters) > most:
                 check_size(file, total)
     if header and read != int(header[1]):
-        raise _damaged(file, "The header", f"it promises {int(header[1])} words, and {read} follow")
+        raise _damage_error(file, "The header", f"it promises {int(header[1])} words, and {read} follow")
     return words, np.frombuffer(values, np.float32).reshape(len(words), size)
 
 
 def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]:
-    """Yield the place of a word, the word and its numbers, from text; a word may hold spaces."""
+    """Yield place, word and numbers from a text file; a word may contain spaces."""
     lines = chain([first], iter(lambda: stream.readline(_LONGEST_LINE), b""))
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -71,7 +73,7 @@ def _text_entries(stream: BinaryIO, size: int, first: bytes) -> Iterator[_Entry]
 
 
 def _binary_entries(stream: BinaryIO, size: int) -> Iterator[_Entry]:
-    """Yield the place of a word, the word and its numbers, from word2vec binary."""
+    """Yield place, word and numbers from a word2vec binary file."""
     for number in count(1):
         spelling = bytearray()
         while (byte := stream.read(1)) not in (b" ", b"") and len(spelling) < _LONGEST_LINE:
@@ -83,12 +85,12 @@ def _binary_entries(stream: BinaryIO, size: int) -> Iterator[_Entry]:
         yield f"Word {number}", word, np.frombuffer(numbers[: len(numbers) // 4 * 4], "<f4")
 
 
-def _damaged(file: Path, where: str, wrong: str) -> DataError:
-    return DataError(f'{where} of "{file}": {wrong}. The file is damaged or of another kind; get it again.')
+def _damage_error(file: Path, place: str, wrong: str) -> DataError:
+    return DataError(f'{place} of "{file}": {wrong}. The file is damaged or of another kind; get it again.')
 
 
 def read_word_arrays(file: Path) -> tuple[list[str], Array]:
-    """Return the words and the vectors of an ``.npz`` file, or of a ``.npy`` file and the text file next to it."""
+    """Read words and vectors from an ``.npz`` file, or from a ``.npy`` file and the text file with the same name."""
     if file.suffix.lower() == ".npz":
         arrays = read_npz(file, "words", "vectors")
         kind = arrays["words"].dtype
@@ -96,41 +98,41 @@ def read_word_arrays(file: Path) -> tuple[list[str], Array]:
             raise DataError(f'The "words" of "{file}" must be text; given {kind}.')
         words = [str(word, "utf-8", "replace") if kind.kind == "S" else word for word in arrays["words"].tolist()]
         return words, arrays["vectors"]
-    beside = file.with_suffix(".txt")
-    if not beside.exists():
-        raise DataError(f'"{file}" needs its words in "{beside}", one per line. Write that file next to it.')
+    text_file = file.with_suffix(".txt")
+    if not text_file.exists():
+        raise DataError(f'"{file}" needs its words in "{text_file}", one per line. Write that file next to it.')
     vectors: Array = np.load(regular_path(file), mmap_mode="r", allow_pickle=False)
-    check_size(beside, beside.stat().st_size)
-    return read_text(beside, encoding="utf-8-sig").splitlines(), vectors
+    check_size(text_file, text_file.stat().st_size)
+    return read_text(text_file, encoding="utf-8-sig").splitlines(), vectors
 
 
-def checked_vectors(words: list[str], matrix: Array, where: str) -> tuple[dict[str, int], Array]:
-    """Return the row of each word and the vectors ``[w, a]``; of a word given twice, the first."""
+def check_vectors(words: list[str], matrix: Array, source: str) -> tuple[dict[str, int], Array]:
+    """Return the row of each word and the vectors ``[w, a]``; the first entry of a repeated word counts."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu" or len(words) != len(matrix):
         raise DataError(
-            f'"{where}" must hold one vector for each word; it has {len(words)} words and vectors '
+            f'"{source}" must hold one vector for each word; it has {len(words)} words and vectors '
             f"{matrix.dtype} {list(matrix.shape)}."
         )
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         rows.setdefault(word, row)
-    check_size(where, 4 * len(rows) * matrix.shape[1])
+    check_size(source, 4 * len(rows) * matrix.shape[1])
     vectors = np.asarray(matrix[list(rows.values())], np.float32)
     if not np.isfinite(vectors).all():
         bad = list(rows)[int(np.flatnonzero(~np.isfinite(vectors).all(1))[0])]
-        raise DataError(f'"{where}": the vector of "{bad}" holds a value that is not a finite number. Get it again.')
+        raise DataError(f'"{source}": the vector of "{bad}" holds a value that is not a finite number. Get it again.')
     return {word: i for i, word in enumerate(rows)}, vectors
 
 
 def read_vector(word: str, name: str) -> list[float]:
-    """Return the numbers that a word of the shell gives: ``0,1,0.5``, or a .csv or .txt file.
+    """Parse the numbers of a command-line vector: ``0,1,0.5``, or a .csv or .txt file.
 
     The file has one row or one column of numbers, or, as labels.csv, a row for each label under a header that begins with
     "label"; the row is that of ``name``.
     """
     if Path(word).suffix.lower() not in (".csv", ".txt") and not Path(word).is_file():
         return [_number(field.strip(), f'"{word}"') for field in word.split(",")]
-    rows = [(number, [field.strip() for field in row]) for number, row in records(Path(word), what="file")]
+    rows = [(number, [field.strip() for field in row]) for number, row in records(Path(word), noun="file")]
     if not rows:
         raise DataError(f'"{word}" is empty. Write the numbers of the vector into it, in one row or one column.')
     if rows[0][1][0].casefold() in ("label", "name"):
@@ -154,10 +156,10 @@ def _row_of_label(file: str, name: str) -> list[float]:
     return [float(x) for x in labels.vectors[labels.index(normal_name(name))]]
 
 
-def _number(field: str, where: str) -> float:
+def _number(field: str, place: str) -> float:
     try:
         return float(field)
     except ValueError:
         raise UsageError(
-            f'{where}: "{field}" is not a number. Give a vector as numbers separated by commas, or as a .csv or .txt file.'
+            f'{place}: "{field}" is not a number. Give a vector as numbers separated by commas, or as a .csv or .txt file.'
         ) from None

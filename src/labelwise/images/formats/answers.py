@@ -7,8 +7,8 @@ from pathlib import Path
 from labelwise.images.formats.annotations import GUESS
 from labelwise.images.formats.find import find_annotations
 from labelwise.images.sources.folders import class_folders, list_tops
+from labelwise.images.sources.image_tables import read_table
 from labelwise.images.sources.paths import PARQUET, list_images
-from labelwise.images.sources.tables import read_table
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.file_names import read_record
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from labelwise.images.corrections import IMAGE_COLUMNS
 from labelwise.images.decode.crops import is_video
+from labelwise.images.file_images import FileImages
 from labelwise.images.formats.annotations import LEAST, Record, is_sure
 from labelwise.images.formats.camtrap import is_camtrap
 from labelwise.images.formats.find import is_annotations, read_annotations
 from labelwise.images.sources.delimited import read_fields
 from labelwise.images.sources.paths import may_name_shards
 from labelwise.images.sources.videos import RATE, images_and_frames
-from labelwise.images.stored import FileImages
 from labelwise.support.errors import DataError
 from labelwise.support.text import from_cell
 
@@ -82,7 +82,7 @@ def _with_events(records: dict[str, Record], events: Path | None) -> dict[str, R
     """Return the records with the events of a table; images that it does not name keep theirs."""
     if events is None:
         return records
-    rows = read_fields(events, "event", what="table of events", errors="surrogateescape")
+    rows = read_fields(events, "event", noun="table of events", errors="surrogateescape")
     column = next((name for name in IMAGE_COLUMNS if rows and name in rows[0][1]), None)
     if column is None:
         raise DataError(f'The table of events "{events}" needs one column "file", and a row for each image.')

@@ -21,7 +21,7 @@ from labelwise.images.sources.archives import ENTRY, ZipImages, is_shown, is_zip
 from labelwise.images.sources.paths import TAR, is_image, is_shard, open_shard
 from labelwise.images.sources.rows import Rows
 from labelwise.images.sources.shards import ShardImages, tar_images
-from labelwise.images.sources.tar_files import Sample, TarShard, sample_key, stamp_of, tar_members
+from labelwise.images.sources.tar_files import TarSample, TarShard, sample_key, stamp_of, tar_members
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES, check_size
 
@@ -127,7 +127,7 @@ def _tarred(file: Path) -> Iterator[_Archive]:
         def images(names: list[str], shape: tuple[int, ...] | None) -> ShardImages:
             found = [members.get(file_of(name), _Member(0)) for name in names]
             samples = tuple(
-                Sample(key=name, name=name, start=one.start, size=one.size if one.size <= MAX_BYTES else 0)
+                TarSample(key=name, name=name, start=one.start, size=one.size if one.size <= MAX_BYTES else 0)
                 for name, one in zip(names, found, strict=True)
             )
             shard = TarShard(address=str(file), samples=samples, skipped=(), stamp=stamp_of(stream, str(file)))

@@ -1,4 +1,4 @@
-"""Ordered labels for any images: each is degraded by a random amount, and the label is its quality."""
+"""Image quality as ordered labels: each image is degraded by a random amount."""
 
 import io
 import math
@@ -21,14 +21,14 @@ CHUNK = 512  # images changed at a time
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to make images worse: bytes ``[n, c, h, w]`` and an amount, from the mildest to the harshest, give bytes."""
+    """A degradation: bytes ``[n, c, h, w]`` and an amount, mildest to harshest, give bytes."""
 
     mildest: float
     harshest: float
     change: Callable[[Array, float, np.random.Generator], Array]
 
     def amount(self, step: int, steps: int) -> float:
-        """Return the amount of a step from 1 to ``steps``; each is the one before times a constant."""
+        """Return the amount of a step from 1 to ``steps``, in a geometric sequence."""
         part = (step - 1) / (steps - 1) if steps > 1 else 1.0
         return math.exp(math.log(self.mildest) * (1 - part) + math.log(self.harshest) * part)
 
@@ -36,7 +36,7 @@ class Kind:
 def degraded(
     dataset: Dataset, *, levels: int = 5, kinds: Sequence[str] = ("blur", "jpeg", "noise"), seed: int = 0
 ) -> Dataset:
-    """Return the images with their quality as label, in order: "quality 1 (worst)" to "quality 5 (best)".
+    """Return the images with their quality as label: "quality 1 (worst)" to "quality 5 (best)".
 
     The images of each split are shared out evenly to ``levels``, at random. Those of the best level stay as they
     are; any other is made worse in one way, of ``KINDS``, the more so the lower its level. ``domains`` say in which
@@ -59,14 +59,14 @@ def degraded(
 
 
 def quality_labels(levels: int) -> Labels:
-    """Return the labels from the worst quality to the best, with their order."""
+    """Return the labels in order, from worst to best quality."""
     ends = {0: " (worst)", levels - 1: " (best)"}
     names = tuple(f"quality {i + 1}{ends.get(i, '')}" for i in range(levels))
     return Labels(names=names, order=tuple(range(levels)))
 
 
 def _degrade(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Generator) -> Split:
-    """Return the images, each degraded in one way or untouched, with the remaining level as target."""
+    """Degrade each image in one way, or leave it; targets are quality levels."""
     order = rng.permutation(len(split))
     steps, ways = order % levels, order // levels % len(kinds)
     images = np.array(read_all(split.images, split.shape or SHAPE))
@@ -81,7 +81,7 @@ def _degrade(split: Split, levels: int, kinds: Sequence[str], rng: np.random.Gen
 
 
 def _blur(images: Array, share: float, _: np.random.Generator) -> Array:
-    """Return images blurred by a Gaussian whose standard deviation is a share of their shorter side."""
+    """Blur images by a Gaussian with a standard deviation relative to the shorter side."""
     from scipy.ndimage import correlate1d
 
     sigma = share * min(images.shape[2:])
@@ -95,7 +95,7 @@ def _blur(images: Array, share: float, _: np.random.Generator) -> Array:
 
 
 def _jpeg(images: Array, quality: float, _: np.random.Generator) -> Array:
-    """Return images written as JPEG of this quality, 1 to 95, and read again."""
+    """Compress images as JPEG of this quality, 1 to 95."""
     copies = np.empty_like(images)
     for i, image in enumerate(np.ascontiguousarray(np.moveaxis(images, 1, 3))):
         stream = io.BytesIO()
@@ -105,9 +105,9 @@ def _jpeg(images: Array, quality: float, _: np.random.Generator) -> Array:
     return copies
 
 
-def _noise(images: Array, spread: float, rng: np.random.Generator) -> Array:
-    """Return images with normal noise of this standard deviation, of 255, on every value."""
-    return _bytes(images + np.float32(spread) * rng.standard_normal(images.shape, np.float32))
+def _noise(images: Array, deviation: float, rng: np.random.Generator) -> Array:
+    """Add normal noise with this standard deviation, on a scale of 255."""
+    return _bytes(images + np.float32(deviation) * rng.standard_normal(images.shape, np.float32))
 
 
 def _bytes(values: Array) -> Array:

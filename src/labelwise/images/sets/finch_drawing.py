@@ -1,4 +1,4 @@
-"""Drawn birds: a species' looks and a random scene in, 48x48 images out.
+"""Draw birds: a species and a random scene become a 48x48 image.
 
 Every shape is a signed distance in pixels (negative inside), computed for a batch of images of one species at
 once. Its edge is ``softness`` pixels wide, which is anti-aliasing and a slight blur in one. A bird looks right in its
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import ImageColor
 
 Array = NDArray[np.floating[Any]]
-Number = float | Array  # a plain number, or one per image [n, 1, 1]
+Number = float | Array  # a number, or one per image [n, 1, 1]
 SIDE = 48
 BIRDS: dict[str, Any] = tomllib.loads((Path(__file__).parent / "finches.toml").read_text(encoding="utf-8"))
 COLOURS: dict[str, str] = {name: colour["paint"] for name, colour in BIRDS["colours"].items()}
@@ -26,7 +26,7 @@ PALE, DARK = "#f7f2e0", "#1f1c21"
 
 @dataclass(frozen=True, kw_only=True)
 class Bird:
-    """What a species looks like; lengths, bars and size count from 0 to 2."""
+    """The appearance of a species; lengths, bars and size range from 0 to 2."""
 
     body: str
     wing: str
@@ -53,17 +53,17 @@ def rgb(*colours: str) -> Array:
     return np.asarray([ImageColor.getrgb(colour) for colour in colours], np.float32)[..., None, None] / 255
 
 
-class Frame:
-    """Coordinates ``[n, h, w]`` in units of ``scale`` pixels, and the distances of shapes drawn in them."""
+class DrawingFrame:
+    """Coordinates ``[n, h, w]`` in units of ``scale`` pixels, with distances to shapes."""
 
     def __init__(self, x: Array, y: Array, scale: Number = 1.0) -> None:
         self.x, self.y, self.scale = x, y, scale
 
-    def at(self, x: Number, y: Number, angle: Number = 0.0) -> "Frame":
+    def at(self, x: Number, y: Number, angle: Number = 0.0) -> "DrawingFrame":
         """Return the frame moved to a point and turned by an angle (radians, clockwise on the screen)."""
         cos, sin = np.cos(angle, dtype=np.float32), np.sin(angle, dtype=np.float32)
         dx, dy = self.x - x, self.y - y
-        return Frame(dx * cos + dy * sin, dy * cos - dx * sin, self.scale)
+        return DrawingFrame(dx * cos + dy * sin, dy * cos - dx * sin, self.scale)
 
     def ellipse(self, radius_x: Number, radius_y: Number) -> Array:
         """Return distances to an ellipse around the origin, exact to first order near its edge."""
@@ -73,27 +73,27 @@ class Frame:
         return np.asarray(length * (length - 1) / slope * self.scale)
 
     def stroke(self, x: Number, y: Number, start_radius: Number, end_radius: Number) -> Array:
-        """Return distances to a stroke from the origin to a point whose radius changes along the way."""
-        along = np.clip((self.x * x + self.y * y) / (x * x + y * y + 1e-6), 0, 1)
-        dx, dy = self.x - along * x, self.y - along * y
-        radius = start_radius + along * (end_radius - start_radius)
+        """Return distances to a stroke from the origin to a point, with a radius that changes along it."""
+        position = np.clip((self.x * x + self.y * y) / (x * x + y * y + 1e-6), 0, 1)
+        dx, dy = self.x - position * x, self.y - position * y
+        radius = start_radius + position * (end_radius - start_radius)
         return np.asarray((np.sqrt(dx * dx + dy * dy) - radius) * self.scale)
 
 
 class Dice:
-    """Random numbers of n images, handed out one per image and call, always in the same order."""
+    """Random numbers for n images, drawn per image in a fixed order."""
 
     def __init__(self, numbers: Array) -> None:
         self._columns = iter(numbers.T)
 
-    def between(self, low: Number, high: Number) -> Array:
+    def uniform(self, low: Number, high: Number) -> Array:
         """Return numbers in [low, high), ``[n, 1, 1]``."""
         return np.asarray(low + (high - low) * next(self._columns)[:, None, None], np.float32)
 
-    def tint(self, colour: str | Array, spread: float = 0.07) -> Array:
+    def tint(self, colour: str | Array, variation: float = 0.07) -> Array:
         """Return a colour that varies a little from image to image, ``[n, 3, 1, 1]``."""
-        light = self.between(1 - 1.5 * spread, 1 + 1.5 * spread)[:, None]
-        shift = np.stack([self.between(-spread, spread) for _ in range(3)], 1)
+        light = self.uniform(1 - 1.5 * variation, 1 + 1.5 * variation)[:, None]
+        shift = np.stack([self.uniform(-variation, variation) for _ in range(3)], 1)
         return (rgb(colour) if isinstance(colour, str) else colour) * light + shift
 
 
@@ -105,11 +105,11 @@ class Canvas:
     softness: Array
 
     def cover(self, distance: Array, blur: Number = 1.0) -> Array:
-        """Return how much of each pixel is inside, ``[n, h, w]``."""
+        """Return the coverage of each pixel ``[n, h, w]``."""
         return np.clip(0.5 - distance / (self.softness * blur), 0, 1)
 
     def paint(self, cover: Array, colour: str | Array, shade: Array | None = None) -> None:
-        """Lay a colour over the covered pixels, lighter or darker by ``shade [n, h, w]``."""
+        """Paint the covered pixels with a colour, shaded by ``shade [n, h, w]``."""
         tint = rgb(colour) if isinstance(colour, str) else colour
         for channel in range(3):
             layer = self.pixels[:, channel]
@@ -117,19 +117,19 @@ class Canvas:
 
 
 def draw(bird: Bird, streams: Sequence[np.random.Generator]) -> tuple[NDArray[np.uint8], list[str], list[bool]]:
-    """Return a scene with the bird for each random stream: images ``[n, 3, 48, 48]``, backdrops, who faces left."""
+    """Return one scene per random stream: images ``[n, 3, 48, 48]``, backdrops, and which birds face left."""
     dice = Dice(np.stack([stream.random(_NUMBERS, np.float32) for stream in streams]))
     noise = np.stack([stream.standard_normal((3, SIDE, SIDE), np.float32) for stream in streams])
-    kind = dice.between(0, len(BACKDROPS)).astype(np.int64).ravel()
-    facing = np.where(dice.between(0, 1) < 0.5, np.float32(-1), np.float32(1))
-    canvas = Canvas(np.empty_like(noise), dice.between(0.9, 2.1))
+    kind = dice.uniform(0, len(BACKDROPS)).astype(np.int64).ravel()
+    facing = np.where(dice.uniform(0, 1) < 0.5, np.float32(-1), np.float32(1))
+    canvas = Canvas(np.empty_like(noise), dice.uniform(0.9, 2.1))
     y, x = (grid[None] for grid in np.mgrid[0.5:SIDE, 0.5:SIDE].astype(np.float32))
-    page = Frame(x, y)
+    page = DrawingFrame(x, y)
     _surroundings(canvas, page, dice, kind)
-    scale = (8.8 + 0.9 * bird.size) * dice.between(0.86, 1.16)
+    scale = (8.8 + 0.9 * bird.size) * dice.uniform(0.86, 1.16)
     middle = 24 + facing * scale * (0.06 + 0.35 * bird.tail_length - 0.14 * bird.beak_length) * 0.6
-    centre = (middle + dice.between(-5, 5), 24 + dice.between(-5, 5))
-    perch = Frame((page.x - centre[0]) * facing / scale, (page.y - centre[1]) / scale, scale)
+    centre = (middle + dice.uniform(-5, 5), 24 + dice.uniform(-5, 5))
+    perch = DrawingFrame((page.x - centre[0]) * facing / scale, (page.y - centre[1]) / scale, scale)
     _perch(canvas, perch, dice, kind)
     _bird(canvas, perch, dice, bird)
     _leaf(canvas, page.at(*centre), dice)
@@ -143,37 +143,37 @@ def _pick(kind: NDArray[np.int64], field: str) -> Array:
     return (rgb(*values) if isinstance(values[0], str) else np.asarray(values, np.float32)[..., None, None])[kind]
 
 
-def _surroundings(canvas: Canvas, page: Frame, dice: Dice, kind: NDArray[np.int64]) -> None:
+def _surroundings(canvas: Canvas, page: DrawingFrame, dice: Dice, kind: NDArray[np.int64]) -> None:
     top, bottom = (dice.tint(_pick(kind, field), 0.06) for field in ("top", "bottom"))
     canvas.pixels[:] = top + (bottom - top) * (page.y / SIDE)[:, None]
     ranges = [np.moveaxis(_pick(kind, field), 1, 0) for field in ("angle", "length", "radius")]
     first, second, blur = (_pick(kind, field) for field in ("stroke", "other_stroke", "blur"))
     for _ in range(_STROKES):
-        start = page.at(dice.between(-4, SIDE + 4), dice.between(0, SIDE + 4))
-        angle, length, radius = (dice.between(low, high) for low, high in ranges)
+        start = page.at(dice.uniform(-4, SIDE + 4), dice.uniform(0, SIDE + 4))
+        angle, length, radius = (dice.uniform(low, high) for low, high in ranges)
         line = start.stroke(length * np.cos(angle), -length * np.sin(angle), radius, radius * 0.7)
-        canvas.paint(0.8 * canvas.cover(line, blur), first + (second - first) * dice.between(0, 1)[:, None])
+        canvas.paint(0.8 * canvas.cover(line, blur), first + (second - first) * dice.uniform(0, 1)[:, None])
 
 
-def _perch(canvas: Canvas, frame: Frame, dice: Dice, kind: NDArray[np.int64]) -> None:
-    """Paint what the feet rest on: a twig, or the top of a wide mound of grass or snow."""
+def _perch(canvas: Canvas, frame: DrawingFrame, dice: Dice, kind: NDArray[np.int64]) -> None:
+    """Paint the perch: a twig, or the top of a mound of grass or snow."""
     mound = _pick(kind, "mound") > 0
-    radius = np.where(mound, np.float32(4), dice.between(0.09, 0.17))
-    along = frame.at(0.05, 1.1 + radius, dice.between(-0.2, 0.2)).at(-6, 0)
+    radius = np.where(mound, np.float32(4), dice.uniform(0.09, 0.17))
+    axis = frame.at(0.05, 1.1 + radius, dice.uniform(-0.2, 0.2)).at(-6, 0)
     bark = dice.tint("#6b4f38", 0.08)
     ground = dice.tint(_pick(kind, "bottom") * np.float32(0.92), 0.05)
-    shade = np.clip(1.12 - 0.3 * (along.y / radius + 0.3), 0.75, 1.15)
-    cover = canvas.cover(along.stroke(12, 0, radius, radius))
+    shade = np.clip(1.12 - 0.3 * (axis.y / radius + 0.3), 0.75, 1.15)
+    cover = canvas.cover(axis.stroke(12, 0, radius, radius))
     canvas.paint(cover, np.where(mound[:, None], ground, bark), np.where(mound, np.float32(1), shade))
 
 
-def _bird(canvas: Canvas, upright: Frame, dice: Dice, bird: Bird) -> None:
+def _bird(canvas: Canvas, upright: DrawingFrame, dice: Dice, bird: Bird) -> None:
     body, wing, breast = (dice.tint(COLOURS[name]) for name in (bird.body, bird.wing, bird.breast))
-    frame = upright.at(0, 0, dice.between(-0.4, 0.25))
-    head = frame.at(0.62 + dice.between(-0.05, 0.05), -0.64 + dice.between(-0.05, 0.05), dice.between(-0.4, 0.4))
+    frame = upright.at(0, 0, dice.uniform(-0.4, 0.25))
+    head = frame.at(0.62 + dice.uniform(-0.05, 0.05), -0.64 + dice.uniform(-0.05, 0.05), dice.uniform(-0.4, 0.4))
     for x in (-0.1, 0.2):
         canvas.paint(canvas.cover(upright.at(x, 0.6).stroke(0.04, 0.52, 0.055, 0.05)), "#664738")
-    _tail(canvas, frame.at(-0.6, 0.12, dice.between(-0.22, 0.22)), bird, wing)
+    _tail(canvas, frame.at(-0.6, 0.12, dice.uniform(-0.22, 0.22)), bird, wing)
     cap = dice.tint(COLOURS[bird.cap or bird.body])
     crown = cap if bird.cap else body
     if bird.crest:
@@ -190,7 +190,7 @@ def _bird(canvas: Canvas, upright: Frame, dice: Dice, bird: Bird) -> None:
 
     chest = np.minimum(inside, canvas.cover(frame.at(0.46, 0.34, 0.35).ellipse(0.66, 0.78), 1.6))
     canvas.paint(chest, breast, shade)
-    marks = frame.at(dice.between(0, 1), dice.between(0, 1))
+    marks = frame.at(dice.uniform(0, 1), dice.uniform(0, 1))
     if bird.pattern != "plain":
         ink = PALE if bird.breast == "black" else "#3d291f"
         canvas.paint(np.minimum(chest, canvas.cover(_marks(marks, bird.pattern))), ink)
@@ -199,28 +199,28 @@ def _bird(canvas: Canvas, upright: Frame, dice: Dice, bird: Bird) -> None:
     if bird.mask:
         canvas.paint(np.minimum(inside, canvas.cover(head.at(0.2, -0.02).ellipse(0.46, 0.21))), DARK)
     _eye(canvas, head.at(0.18, -0.06), bird.eye_ring)
-    _wing(canvas, frame.at(0.08, 0.06, dice.between(-0.12, 0.12)), bird.wing_bars, wing)
+    _wing(canvas, frame.at(0.08, 0.06, dice.uniform(-0.12, 0.12)), bird.wing_bars, wing)
 
 
-def _tail(canvas: Canvas, frame: Frame, bird: Bird, colour: Array) -> None:
+def _tail(canvas: Canvas, frame: DrawingFrame, bird: Bird, colour: Array) -> None:
     length = (0.6, 0.95, 1.35)[bird.tail_length]
     for drop, radius, tip in ((-0.12, 0.17, 0.05), (0.36, 0.17, 0.05)) if bird.forked_tail else ((0.12, 0.2, 0.23),):
         distance = frame.stroke(-length, drop, radius, tip)
         canvas.paint(canvas.cover(distance), colour, np.clip(0.66 - distance / frame.scale * 1.2, 0.6, 0.92))
 
 
-def _beak(canvas: Canvas, head: Frame, bird: Bird) -> None:
+def _beak(canvas: Canvas, head: DrawingFrame, bird: Bird) -> None:
     length = (0.34, 0.52, 0.86)[bird.beak_length]
     root = head.at(0.4, 0.04)
     if bird.beak == "curved":
-        root = Frame(root.x, root.y - 0.42 * np.maximum(root.x, 0) ** 2, root.scale)
+        root = DrawingFrame(root.x, root.y - 0.42 * np.maximum(root.x, 0) ** 2, root.scale)
     radius = {"conical": 0.23, "slender": 0.1, "curved": 0.12}[bird.beak]
     colour = "#f78c1f" if bird.orange_beak else "#454045"
     cover = canvas.cover(root.stroke(length, 0.03, radius, 0.02))
     canvas.paint(cover, colour, np.clip(1 - 1.6 * root.y, 0.75, 1.2))
 
 
-def _eye(canvas: Canvas, frame: Frame, ring: bool) -> None:
+def _eye(canvas: Canvas, frame: DrawingFrame, ring: bool) -> None:
     distance = np.sqrt(frame.x * frame.x + frame.y * frame.y) * frame.scale
     if ring:
         canvas.paint(canvas.cover(distance - 0.2 * frame.scale), PALE)
@@ -228,7 +228,7 @@ def _eye(canvas: Canvas, frame: Frame, ring: bool) -> None:
     canvas.paint(canvas.cover(frame.at(0.04, -0.05).ellipse(0.045, 0.045)), "#ffffff")
 
 
-def _wing(canvas: Canvas, frame: Frame, bars: int, colour: Array) -> None:
+def _wing(canvas: Canvas, frame: DrawingFrame, bars: int, colour: Array) -> None:
     distance = frame.stroke(-1.05, 0.3, 0.4, 0.05)
     inside = canvas.cover(distance)
     rim = np.clip(0.62 - distance / frame.scale * 1.9, 0.55, 1)
@@ -239,28 +239,28 @@ def _wing(canvas: Canvas, frame: Frame, bars: int, colour: Array) -> None:
         canvas.paint(np.minimum(inside, canvas.cover(band * frame.scale)), PALE)
 
 
-def _marks(frame: Frame, pattern: str) -> Array:
+def _marks(frame: DrawingFrame, pattern: str) -> Array:
     """Return distances to the nearest of many staggered streaks or spots, ``[n, h, w]``."""
     wide, high, radius_x, radius_y = (0.27, 0.68, 0.05, 0.25) if pattern == "streaked" else (0.4, 0.4, 0.11, 0.11)
     column = np.round(frame.x / wide)
     y = frame.y + 0.5 * high * (column % 2)
-    return Frame(frame.x - column * wide, y - np.round(y / high) * high, frame.scale).ellipse(radius_x, radius_y)
+    return DrawingFrame(frame.x - column * wide, y - np.round(y / high) * high, frame.scale).ellipse(radius_x, radius_y)
 
 
-def _leaf(canvas: Canvas, frame: Frame, dice: Dice) -> None:
-    """Paint a leaf that hides a part of the bird, in one image of three."""
-    away = np.where(dice.between(0, 1) < 0.34, np.float32(0), np.float32(1000))
-    leaf = frame.at(dice.between(-12, 12) + away, dice.between(-10, 10), dice.between(0, 3.14))
+def _leaf(canvas: Canvas, frame: DrawingFrame, dice: Dice) -> None:
+    """Paint a leaf over part of the bird, in one image of three."""
+    distance = np.where(dice.uniform(0, 1) < 0.34, np.float32(0), np.float32(1000))
+    leaf = frame.at(dice.uniform(-12, 12) + distance, dice.uniform(-10, 10), dice.uniform(0, 3.14))
     colour = dice.tint("#738538", 0.14)
     shade = np.where(np.abs(leaf.y) < 0.4, np.float32(0.8), np.where(leaf.y < 0, np.float32(1.08), np.float32(0.95)))
-    canvas.paint(canvas.cover(leaf.ellipse(dice.between(5, 8), dice.between(2, 3.4))), colour, shade)
+    canvas.paint(canvas.cover(leaf.ellipse(dice.uniform(5, 8), dice.uniform(2, 3.4))), colour, shade)
 
 
-def _photograph(pixels: Array, page: Frame, dice: Dice, noise: Array) -> NDArray[np.uint8]:
+def _photograph(pixels: Array, page: DrawingFrame, dice: Dice, noise: Array) -> NDArray[np.uint8]:
     """Return the painted scenes as bytes under varied light, with noise."""
-    angle, slant = dice.between(0, 6.283), dice.between(0, 0.4)
-    across = ((page.x - 24) * np.cos(angle) + (page.y - 24) * np.sin(angle)) / 34
-    light = dice.between(0.64, 1.15) * (1 + slant * across)
-    cast = np.stack([dice.between(0.86, 1.14) for _ in range(3)], 1)
-    seen = pixels * light[:, None] * cast + noise * dice.between(0.005, 0.03)[:, None]
-    return np.asarray(np.clip(seen * 255 + 0.5, 0, 255).astype(np.uint8))
+    angle, slant = dice.uniform(0, 6.283), dice.uniform(0, 0.4)
+    gradient = ((page.x - 24) * np.cos(angle) + (page.y - 24) * np.sin(angle)) / 34
+    light = dice.uniform(0.64, 1.15) * (1 + slant * gradient)
+    cast = np.stack([dice.uniform(0.86, 1.14) for _ in range(3)], 1)
+    exposed = pixels * light[:, None] * cast + noise * dice.uniform(0.005, 0.03)[:, None]
+    return np.asarray(np.clip(exposed * 255 + 0.5, 0, 255).astype(np.uint8))

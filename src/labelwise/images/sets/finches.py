@@ -22,11 +22,11 @@ from labelwise.support.rows import Draws
 SPECIES: dict[str, Bird] = {
     name: Bird(**(family["looks"] | own)) for family in BIRDS["families"] for name, own in family["species"].items()
 }
-UNSEEN = tuple(BIRDS["unseen"])  # never trained on where some are unseen
+UNSEEN = tuple(BIRDS["unseen"])  # test-only species of finches_unseen
 COLOUR_WORDS: dict[str, list[str]] = {name: colour["words"] for name, colour in BIRDS["colours"].items()}
 _WORDS: dict[str, Any] = BIRDS["words"]
 
-# What a bird may have or not, independently of the rest.
+# Features of a bird that vary independently.
 MARKS: dict[str, Callable[[Bird], bool]] = {
     "black cap": lambda bird: bird.cap == "black",
     "chestnut cap": lambda bird: bird.cap == "chestnut",
@@ -40,7 +40,7 @@ MARKS: dict[str, Callable[[Bird], bool]] = {
     "forked tail": lambda bird: bird.forked_tail,
 }
 
-# Twenty images of a species go to these splits, and so do the next twenty: 60 %, 15 % and 25 %.
+# Splits of each twenty images of a species: 60 %, 15 % and 25 %.
 _CYCLE = tuple({"t": "train", "v": "val", "e": "test"}[letter] for letter in "tvtettteettvtetttvte")
 
 
@@ -48,13 +48,13 @@ def _columns() -> Iterator[tuple[str, list[float]]]:
     """Yield the name of each attribute and its value per species."""
     birds = list(SPECIES.values())
     for part in ("body", "wing", "breast", "cap", "pattern", "beak"):
-        seen = [getattr(bird, part) for bird in birds]
-        for value in sorted(set(seen) - {None}):
-            yield f"{part} {value}", [float(other == value) for other in seen]
+        values = [getattr(bird, part) for bird in birds]
+        for value in sorted(set(values) - {None}):
+            yield f"{part} {value}", [float(entry == value) for entry in values]
     for field in fields(Bird):
-        seen = [getattr(bird, field.name) for bird in birds]
-        if isinstance(seen[0], int):
-            yield field.name.replace("_", " "), [value / (1 if isinstance(value, bool) else 2) for value in seen]
+        values = [getattr(bird, field.name) for bird in birds]
+        if isinstance(values[0], int):
+            yield field.name.replace("_", " "), [value / (1 if isinstance(value, bool) else 2) for value in values]
 
 
 ATTRIBUTES: tuple[str, ...] = tuple(name for name, _ in _columns())
@@ -78,8 +78,8 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
             drawings, backdrops, left = draw(bird, [np.random.default_rng((seed, key, row)) for row in rows])
             images.append(drawings)
             for row, backdrop, faces_left in zip(rows, backdrops, left, strict=True):
-                about = (*BACKDROPS[backdrop]["places"], *_WORDS["sides"][faces_left])
-                texts.append(_image_texts(bird, about, Random(f"{seed}/{name}/{row}")))
+                place_words = (*BACKDROPS[backdrop]["places"], *_WORDS["sides"][faces_left])
+                texts.append(_image_texts(bird, place_words, Random(f"{seed}/{name}/{row}")))
     whole = Split(
         images=np.concatenate(images),
         targets=np.repeat(np.arange(len(SPECIES)), per_species),
@@ -88,35 +88,35 @@ def finches(*, seed: int = 0, per_species: int = 100) -> Dataset:
     )
     home = [_CYCLE[row % len(_CYCLE)] for row in range(per_species)] * len(SPECIES)
     splits = {name: whole.select([i for i, split in enumerate(home) if split == name]) for name in SPLITS}
-    return Dataset(name="finches", labels=finch_labels(), splits=splits, drawn=True)
+    return Dataset(name="finches", labels=finch_labels(), splits=splits, is_drawing=True)
 
 
 def finches_unseen(*, seed: int = 0, per_species: int = 100) -> Dataset:
-    """Return the finches with six species, ``UNSEEN``, that have images in test only: they are known by description.
+    """Return the finches with the six species ``UNSEEN`` in test only: they have descriptions but no training images.
 
     Train and val hold the images of seen species that ``finches`` does not test: val those of a third of the species,
     drawn by the seed, train those of the others. Test holds the images of seen species that ``finches`` tests and all
     images of the unseen, and no sentences. Sentences of labels follow from their attributes and names; no image is
     behind them.
     """
-    whole = finches(per_species=per_species)
-    targets, untested = pool(whole).targets, len(whole.split("train")) + len(whole.split("val"))
-    seen = np.array([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
-    third = Draws(seed).permutation(len(seen))[: len(seen) // 3]
-    training = (np.arange(len(targets)) < untested) & np.isin(targets, seen)
-    val = training & np.isin(targets, seen[third])
+    dataset = finches(per_species=per_species)
+    targets, untested = pool(dataset).targets, len(dataset.split("train")) + len(dataset.split("val"))
+    seen_rows = np.array([i for i, name in enumerate(SPECIES) if name not in UNSEEN])
+    third = Draws(seed).permutation(len(seen_rows))[: len(seen_rows) // 3]
+    training = (np.arange(len(targets)) < untested) & np.isin(targets, seen_rows)
+    val = training & np.isin(targets, seen_rows[third])
     parts = {"train": training & ~val, "val": val, "test": ~training}
-    data = resplit(whole, {name: np.flatnonzero(rows) for name, rows in parts.items()})
+    data = resplit(dataset, {name: np.flatnonzero(rows) for name, rows in parts.items()})
     splits = {**data.splits, "test": replace(data.split("test"), texts=())}
     return replace(data, name="finches/unseen", splits=splits)
 
 
 def finches_marks(*, per_species: int = 100) -> Dataset:
-    """Return the finches with their marks as labels, ``MARKS``: any number of them is true of an image, or none."""
-    whole = finches(per_species=per_species)
+    """Return the finches with ``MARKS`` as labels: any number of them may be true of an image."""
+    dataset = finches(per_species=per_species)
     marks = np.array([[has(bird) for has in MARKS.values()] for bird in SPECIES.values()])
-    splits = {name: replace(split, targets=marks[split.targets]) for name, split in whole.splits.items()}
-    return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits, drawn=True)
+    splits = {name: replace(split, targets=marks[split.targets]) for name, split in dataset.splits.items()}
+    return Dataset(name="finches/marks", labels=Labels(names=tuple(MARKS)), splits=splits, is_drawing=True)
 
 
 def finch_labels() -> Labels:
@@ -128,12 +128,12 @@ def finch_labels() -> Labels:
     )
 
 
-def _image_texts(bird: Bird, about: Sequence[str], random: Random) -> tuple[str, ...]:
+def _image_texts(bird: Bird, place_words: Sequence[str], random: Random) -> tuple[str, ...]:
     """Return ten sentences about one image; some mention where the bird is or which way it looks."""
     sentences = []
     for _ in range(10):
         phrases = random.sample(_phrases(bird, random), random.randint(2, 4))
-        place = random.choice(about) if random.random() < 0.4 else ""
+        place = random.choice(place_words) if random.random() < 0.4 else ""
         sentences.append(_sentence(phrases, random.choice(_WORDS["sizes"][bird.size]), place, random))
     return tuple(sentences)
 
@@ -150,7 +150,7 @@ def _species_texts(bird: Bird, random: Random) -> tuple[str, ...]:
 
 
 def _phrases(bird: Bird, random: Random) -> list[str]:
-    """Return one freshly worded phrase for each attribute of a bird that can be seen."""
+    """Return one randomly worded phrase per visible attribute of a bird."""
     pick, lengths = random.choice, _WORDS["lengths"]
     body, wing, breast = (pick(COLOUR_WORDS[name]) for name in (bird.body, bird.wing, bird.breast))
     beak = [pick(lengths[bird.beak_length]), pick(_WORDS["beaks"][bird.beak])]
@@ -170,7 +170,7 @@ def _phrases(bird: Bird, random: Random) -> list[str]:
 
 
 def _sentence(phrases: Sequence[str], size: str, place: str, random: Random) -> str:
-    """Return a sentence that lists the phrases, now and then with the size, and with the place if there is one."""
+    """Return a sentence of the phrases, sometimes with the size, and with the place if given."""
     enumeration = f"{', '.join(phrases[:-1])} and {phrases[-1]}"
     noun = random.choice(("bird", "songbird"))
     if place:

@@ -15,12 +15,12 @@ from labelwise.images.dataset import COLUMNS, SPLITS, UNLABELLED, Array, Dataset
 from labelwise.images.decode.decoding import FINGERPRINTED, Frame
 from labelwise.images.describe.knowledge import Knowledge, find_knowledge, with_knowledge
 from labelwise.images.describe.labels import Labels
+from labelwise.images.file_images import FileImages, StoredImages
 from labelwise.images.images import Images, Skipped, check_read, skipped_rows
 from labelwise.images.sources.rows import Rows
 from labelwise.images.split.divide import group_columns
 from labelwise.images.split.lookalikes import fingerprints
 from labelwise.images.split.make import Shares, divide_groups, stratify, val_share
-from labelwise.images.stored import FileImages, StoredImages
 from labelwise.images.view import Fit
 from labelwise.support.errors import DataError, listing
 
@@ -34,7 +34,7 @@ def build(
     shares: Shares | None = None,
     parts: Mapping[str, Array] | None = None,
 ) -> Dataset:
-    """Return the data set of these rows, grouped where they say by what (``Rows.by``).
+    """Build the data set of these rows, grouped by ``Rows.by``.
 
     Args:
         name: of the data.
@@ -46,17 +46,17 @@ def build(
     """
     check_two_labels(name, rows, parts)
     rows = _group(rows)
-    columns = {what: getattr(rows, what) for what in COLUMNS}
+    columns = {column: getattr(rows, column) for column in COLUMNS}
     whole = Split(images=rows.images, targets=rows.targets, **columns)
     division = parts or divide_rows(name, rows, shares or Shares(), seed)
     _check_seen(name, rows, division, knowledge)
     splits = {split: whole.select(part) for split, part in division.items()}
-    title = name.encode(errors="surrogateescape").decode(errors="replace")  # of a file: it may be no UTF-8
+    title = name.encode(errors="surrogateescape").decode(errors="replace")  # file names may not be UTF-8
     own = bool(rows.splits or shares or parts)
     names = rows.names or (UNLABELLED,)
     parents = tuple(rows.parents.get(name, ()) for name in names)
     labels = Labels(names=names, parents=parents if any(parents) else None)
-    if not rows.names and knowledge:  # which image has which of the labels described is open
+    if not rows.names and knowledge:  # the images of each described label are unknown
         labels, knowledge = knowledge.labels, None
     data = Dataset(
         name=title,
@@ -80,7 +80,7 @@ def from_files(  # noqa: PLR0913 - what a source may be told
     strict: bool,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the data set of a person's own image files, with what a file next to them says about the labels.
+    """Build the data set of the user's image files, with the label descriptions in a file next to them.
 
     ``source`` is the folder or the table that lists them, ``rows`` the images, and ``homes`` where those of each label should be.
     Files are read at the side ``size``, or at the shape that the reader asks for; ``next_frame`` as in ``catalogue.load``.
@@ -106,14 +106,14 @@ def from_files(  # noqa: PLR0913 - what a source may be told
 
 
 def read_files(rows: Rows, size: int | None, *, strict: bool, next_frame: Frame | None = None) -> Rows:
-    """Return the rows whose files can be read, with their images, which may be in an archive."""
+    """Return the rows with readable files, and their images, which may be in an archive."""
     shape = None if size is None else (3, size, size)
     images = FileImages(rows.files, shape) if rows.images is None else rows.images
     return readable_rows(replace(rows, images=images), strict=strict, frame=next_frame)
 
 
 def readable_rows(rows: Rows, *, strict: bool = False, frame: Frame | None = None) -> Rows:
-    """Return the rows whose images can be read, which are gone through once; ``frame`` is how they are going to be read."""
+    """Return the rows with readable images, after one pass; ``frame`` is the shape in which they will be read."""
     assert rows.images is not None
     faults = unreadable(rows.images, *(() if frame is None else (frame.shape, frame.fit)))
     skipped = skipped_rows(rows.files or rows.images.ids, faults)
@@ -125,7 +125,7 @@ def readable_rows(rows: Rows, *, strict: bool = False, frame: Frame | None = Non
 def readable(
     data: Dataset, splits: Sequence[str] = (), shape: tuple[int, ...] | None = None, *, strict: bool = False
 ) -> Dataset:
-    """Return the data without image files that cannot be read; which are looked for once.
+    """Return the data without unreadable image files, after one check.
 
     Args:
         data: all splits.
@@ -147,7 +147,7 @@ def readable(
 
 
 def unreadable(images: Images, shape: tuple[int, ...] | None = None, fit: Fit = "crop") -> dict[int, str]:
-    """Return why rows of images cannot be read, of those that nobody has read yet.
+    """Return why rows of images cannot be read, for rows not checked before.
 
     They are remembered at their own shape, or at the one that is asked for.
     """
@@ -163,7 +163,7 @@ def unreadable(images: Images, shape: tuple[int, ...] | None = None, fit: Fit = 
 
 
 def _group(rows: Rows) -> Rows:
-    """Return the rows with the groups that they ask for; without, with those of their own."""
+    """Return the rows with the requested groups, or else their own."""
     if rows.by == "column" and not rows.groups:
         raise DataError('These data have no groups. Add a column "group" to their table, or group by lookalike.')
     if rows.by in ("column", "none", None):
@@ -174,7 +174,7 @@ def _group(rows: Rows) -> Rows:
 
 
 def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Array] | None = None) -> None:
-    """Raise an error where all images to train on have one label."""
+    """Raise an error if all training images have one label."""
     if rows.names and "train" in (parts or rows.splits or ("train",)) and len(rows.present()) < 2:
         only = listing(rows.names[i] for i in rows.present()) or "none"
         raise DataError(
@@ -185,12 +185,12 @@ def check_two_labels(name: str, rows: Rows, parts: Mapping[str, Array] | None = 
 
 
 def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, Array]:
-    """Return the rows of each split there is, in the order of ``SPLITS``, as the top of this file says."""
+    """Return the rows of each split, in the order of ``SPLITS``, as described at the top of this file."""
     _check_groups(name, rows)
     if not rows.splits:
         return _by_shares(name, strata(rows.targets), rows.groups, shares, seed)
     parts = {split: np.array([i for i, s in enumerate(rows.splits) if s == split]) for split in set(rows.splits)}
-    if "train" in parts and "val" not in parts:  # data to test on alone have neither
+    if "train" in parts and "val" not in parts:  # test-only data have neither
         train = parts["train"]
         groups = [rows.groups[i] for i in train.tolist()] if rows.groups else ()
         classes = strata(rows.targets)[train]
@@ -201,7 +201,7 @@ def divide_rows(name: str, rows: Rows, shares: Shares, seed: int) -> dict[str, A
 
 
 def _by_shares(name: str, classes: Array, groups: Sequence[str], shares: Shares, seed: int) -> dict[str, Array]:
-    """Return the rows of each split; no group, where there are any, is divided."""
+    """Divide rows into splits without dividing a group."""
     if not groups:
         return stratify(classes, shares, seed)
     try:
@@ -213,7 +213,7 @@ def _by_shares(name: str, classes: Array, groups: Sequence[str], shares: Shares,
 
 
 def _check_groups(name: str, rows: Rows) -> None:
-    """Raise an error where a group is in more than one split; a blank is no group."""
+    """Raise an error if a group is in more than one split; blanks are not groups."""
     home: dict[str, str] = {}
     for group, split in zip(rows.groups if rows.by is None else (), rows.splits, strict=False):
         first = home.setdefault(group, split)
@@ -225,13 +225,15 @@ def _check_groups(name: str, rows: Rows) -> None:
 
 
 def _check_seen(name: str, rows: Rows, parts: Mapping[str, Array], knowledge: Knowledge | None) -> None:
-    """Raise an error where a label has no training image and nothing describes it."""
+    """Raise an error if a label has neither a training image nor a description."""
     if "train" not in parts:
         return
-    described = knowledge.described if knowledge else frozenset()
-    seen = rows.present(parts["train"])
+    names_described = knowledge.names_described if knowledge else frozenset()
+    seen_rows = rows.present(parts["train"])
     for split, part in parts.items():
-        strange = [rows.names[i] for i in sorted(rows.present(part) - seen) if rows.names[i] not in described]
+        strange = [
+            rows.names[i] for i in sorted(rows.present(part) - seen_rows) if rows.names[i] not in names_described
+        ]
         if strange:
             raise DataError(
                 f'"{name}" has labels in {split} that train does not have: {listing(strange)}. Add training images of '

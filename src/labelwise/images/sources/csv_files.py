@@ -1,4 +1,4 @@
-"""CSV files read row by row, and columns by their names: names stay text, features go straight into one array."""
+"""Read CSV files row by row, with columns by name: names stay text, features go into one array."""
 
 import re
 from collections import Counter
@@ -18,18 +18,18 @@ from labelwise.support.text import from_cell
 Floats = npt.NDArray[np.float32]
 
 _ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group", "sample_weight", "source")
-_PATHS = ("file", "filename", "filepath", "image", "photo", "picture")  # what else people call the column "path"
+_PATHS = ("file", "filename", "filepath", "image", "photo", "picture")  # accepted names of the column "path"
 _TEXT = re.compile(r"text(?:_([0-9]+))?")
 _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Columns:
-    """What a table holds, cell by cell."""
+    """The cells of a table."""
 
-    file: str  # the table, for errors
-    numbers: Sequence[int]  # the number of each row in the file [n]; rows without any content are left out
-    # n fields, without blanks around them, for each column that means something and is no feature
+    file: str  # name of the table, for errors
+    numbers: Sequence[int]  # number of each nonempty row in the file [n]
+    # n stripped fields for each known column that is not a feature
     cells: Mapping[str, Sequence[str]]
     features: Floats | None = None  # ``[n, a]`` (float32), finite; or None
 
@@ -37,22 +37,22 @@ class Columns:
         return len(self.numbers)
 
     def cell(self, row: int, column: str) -> str:
-        """Return how an error begins that is about one cell."""
+        """Return the start of an error message about a cell."""
         return f'Row {self.numbers[row]} of "{self.file}", column "{column}": '
 
 
 @dataclass(frozen=True, kw_only=True)
-class Header:
-    """The positions of the columns that mean something."""
+class TableHeader:
+    """The positions of the known columns."""
 
     names: tuple[str, ...]  # all columns, in lower case
-    # the position of path, label or labels, split, domain, group and the texts, as far as they are there
+    # positions of path, label or labels, split, domain, group and texts, if present
     cells: Mapping[str, int]
-    features: tuple[int, ...]  # the positions of the features in their order, where there is no path
+    features: tuple[int, ...]  # positions of the features in order, if there is no path
 
 
-def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> Header:
-    """Return the positions of the columns of a table, or raise an error that names the one that is wrong or missing.
+def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> TableHeader:
+    """Return the positions of the columns, or raise an error that names the wrong or missing one.
 
     A table ``beside`` (next to) an array of features needs neither images nor features of its own.
     """
@@ -60,10 +60,10 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
     spelt = [name for name in names if name in ("path", *_PATHS)]
     if len(spelt) == 1 and not (beside or {"file", "split"} <= set(names) or any(map(_is_feature, names))):
         names = tuple("path" if name == spelt[0] else name for name in names)
-    known = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
+    known_columns = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
     features = () if "path" in names or beside else _feature_positions(names, file)
     counts, positions = Counter(names), {name: i for i, name in reversed([*enumerate(names)])}
-    for name in known:
+    for name in known_columns:
         if counts[name] > 1:
             raise DataError(f'The table "{file}" has more than one column "{name}". Its columns: {listing(names)}.')
     if {"label", "labels"} <= set(names):
@@ -82,18 +82,20 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> H
             f'The table "{file}" has no column "path". Its columns: {listing(names)}. Rename the column of image files '
             'to "path" and that of labels to "label". A table of features has columns f0, f1, and so on.'
         )
-    meant = {"", *known, *(names[i] for i in features)} - {"source"}
-    other = [name for name in names if name not in meant and not _is_feature(name)]
-    if not {"label", "labels"} & set(names) and other:
+    allowed = {"", *known_columns, *(names[i] for i in features)} - {"source"}
+    unknown_columns = [name for name in names if name not in allowed and not _is_feature(name)]
+    if not {"label", "labels"} & set(names) and unknown_columns:
         raise DataError(
             f'The table "{file}" has no column "label".{suggest("label", names)} Its columns: {listing(names)}. '
-            f"Rename the column of labels; if there is none, remove the other columns: {listing(other)}."
+            f"Rename the column of labels; if there is none, remove the other columns: {listing(unknown_columns)}."
         )
-    return Header(names=names, cells={name: positions[name] for name in sorted(known, key=_rank)}, features=features)
+    return TableHeader(
+        names=names, cells={name: positions[name] for name in sorted(known_columns, key=_rank)}, features=features
+    )
 
 
 def _rank(name: str) -> tuple[int, str]:
-    """Return what columns are sorted by: texts by their number."""
+    """Return the sort key of columns: texts by number."""
     match = _TEXT.fullmatch(name)
     return (int(match[1] or 0), "text") if match else (-1, name)
 
@@ -103,38 +105,38 @@ def _is_feature(name: str) -> bool:
 
 
 def _feature_positions(names: Sequence[str], file: str) -> tuple[int, ...]:
-    """Return the positions of the features: by their numbers, or, where they have names, from left to right."""
+    """Return the positions of the features: by number, or, if named, from left to right."""
     positions = [i for i, name in enumerate(names) if _is_feature(name)]
     matches = [_NUMBERED.fullmatch(names[i]) for i in positions]
     numbered = [(int(match[2]), i) for match, i in zip(matches, positions, strict=True) if match]
     if len({match[1] for match in matches if match}) == 1 and len(numbered) == len(positions):
         numbers = sorted(number for number, _ in numbered)
         first = 0 if numbers[0] == 0 else 1
-        for expected, number in enumerate(numbers, first):
-            if number != expected:
-                wrong = "twice" if number < expected else "but not all before it"
+        for position, number in enumerate(numbers, first):
+            if number != position:
+                wrong = "twice" if number < position else "but not all before it"
                 raise DataError(
                     f'The table "{file}" has the feature {number} {wrong} (column "{names[dict(numbered)[number]]}"). '
                     "Features are numbered from 0 without a gap."
                 )
         return tuple(i for _, i in sorted(numbered))
     features = [names[i] for i in positions]
-    mixed = [name for name in features if not name.startswith("feature_")]
-    if mixed:
+    misfits = [name for name in features if not name.startswith("feature_")]
+    if misfits:
         raise DataError(
-            f'The table "{file}" has features of two kinds: column "{mixed[0]}" and "feature_...". Rename one kind.'
+            f'The table "{file}" has features of two kinds: column "{misfits[0]}" and "feature_...". Rename one kind.'
         )
     if len(set(features)) < len(features):
-        twice = next(name for name, count in Counter(features).items() if count > 1)
-        raise DataError(f'The table "{file}" has more than one column "{twice}". Its columns: {listing(names)}.')
+        repeated = next(name for name, count in Counter(features).items() if count > 1)
+        raise DataError(f'The table "{file}" has more than one column "{repeated}". Its columns: {listing(names)}.')
     return tuple(positions)
 
 
-_POINTER = 8  # bytes that a cell takes at least: it may be empty
+_POINTER = 8  # least bytes of a cell in memory, even an empty one
 
 
 def read_csv(file: Path, *, beside: bool = False, errors: str = "strict") -> Columns:
-    """Return the rows of a CSV file: UTF-8, fields separated by commas, semicolons or tabs, the first row names them."""
+    """Read a CSV file: UTF-8, separated by commas, semicolons or tabs, with a header row."""
     with closing(headed_rows(file, errors=errors)) as rows:
         _, first = next(rows, (0, None))
         if first is None:
@@ -157,19 +159,19 @@ def read_csv(file: Path, *, beside: bool = False, errors: str = "strict") -> Col
     return Columns(file=str(file), numbers=numbers, cells=cells, features=matrix if header.features else None)
 
 
-def _features(fields: Sequence[str], header: Header, where: str) -> Floats:
+def _features(fields: Sequence[str], header: TableHeader, place: str) -> Floats:
     """Return the features of one row ``[a]``."""
     values = _finite_numbers([fields[position] for position in header.features])
     if values is not None:
         return values
     wrong = next(position for position in header.features if _finite_numbers([fields[position]]) is None)
     field = fields[wrong].strip()
-    why = f'"{field:.40}" is not a finite number.' if field else "it is empty. Fill it or remove the row."
-    raise DataError(f'{where}, column "{header.names[wrong]}": {why}')
+    reason = f'"{field:.40}" is not a finite number.' if field else "it is empty. Fill it or remove the row."
+    raise DataError(f'{place}, column "{header.names[wrong]}": {reason}')
 
 
 def _finite_numbers(fields: Sequence[str]) -> Floats | None:
-    """Return what fields hold ``[a]``, or None where one of them is no finite number."""
+    """Parse fields as numbers ``[a]``, or return None if one is not finite."""
     try:
         with np.errstate(over="ignore"):
             values = np.array([float(field) for field in fields], np.float32)

@@ -1,4 +1,4 @@
-"""A data set from a folder of images: one sub-folder for each label, or not sorted into labels at all."""
+"""A data set from a folder of images: one sub-folder per label, or unsorted."""
 
 import os
 import shlex
@@ -25,11 +25,11 @@ from labelwise.images.split.make import SPELLINGS
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.file_names import ANSWERS, GROUPS, read_record
 
-LabelsBy = Literal["", "answers", "groups"]  # what chose the labels, if not a person
+LabelsBy = Literal["", "answers", "groups"]  # who assigned the labels, if not a person
 
 
 def labels_by(root: Path) -> LabelsBy:
-    """Return what chose the labels of a folder, though a person may have renamed them since."""
+    """Return who assigned the labels of a folder; a person may have renamed them since."""
     source = read_record(root).get("source")
     return source if source in (ANSWERS, GROUPS) else ""
 
@@ -48,7 +48,7 @@ def folder(
     group: Grouping | None = None,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the images of a folder that has one sub-folder for each label: ``birds/owl/1.jpg``.
+    """Load a folder with one sub-folder per label: ``birds/owl/1.jpg``.
 
     The sub-folders may also be in ``train``, ``test`` and ``val`` (or ``valid``, ``validation``). Videos, images that
     cannot be read or have no suffix, labels without any readable image, and folders called ``unknown``, ``unsure`` or ``none`` are left
@@ -76,7 +76,7 @@ def folder(
         VIDEO: (str(file) for file in others if file.suffix),
         ANSWER: (str(each) for top in tops.values() for each in top.folders if _is_answer(each) and holds_images(each)),
     }
-    skipped = (*data.skipped, *(Skipped(file=f, reason=why) for why, files in reasons.items() for f in files))
+    skipped = (*data.skipped, *(Skipped(file=f, reason=reason) for reason, files in reasons.items() for f in files))
     return replace(data, skipped=skipped, labels_by=labels_by(root))
 
 
@@ -89,11 +89,11 @@ def _list_images(home: Path, others: list[Path]) -> list[Path]:
 
 @dataclass(frozen=True)
 class Level:
-    """What people see in a folder, sorted; it is listed once."""
+    """The visible entries of a folder, sorted and listed once."""
 
     home: Path
     folders: tuple[Path, ...]
-    files: tuple[Path, ...]  # and what else is no folder
+    files: tuple[Path, ...]  # entries that are not folders
 
     @classmethod
     def of(cls, home: Path) -> Self:
@@ -106,19 +106,19 @@ class Level:
             ) from None
         paths = [home / name for name in names if not is_hidden(name)]
         folders = [path for path in paths if path.is_dir()]
-        within = set(folders)
-        return cls(home, tuple(folders), tuple(path for path in paths if path not in within))
+        folder_set = set(folders)
+        return cls(home, tuple(folders), tuple(path for path in paths if path not in folder_set))
 
 
 def _is_answer(folder: Path) -> bool:
-    """Return whether ``classify`` made a folder for images without a label, such as ``unknown``."""
+    """Return whether a folder holds answers of ``classify`` that are not labels, such as ``unknown``."""
     return normal_name(folder.name).casefold() in RESERVED
 
 
 def labelled_files(
     tops: Mapping[str, Level], list_files: Callable[[Path], Sequence[Path]]
 ) -> tuple[Rows, dict[str, str]]:
-    """Return the files of the label folders below the tops of ``list_tops``, and the folder of each label."""
+    """Return the image files of the label folders below ``list_tops``, and the folder of each label."""
     homes: dict[str, str] = {}
     table: list[tuple[str, str, str]] = []
     for split, top in tops.items():
@@ -130,20 +130,20 @@ def labelled_files(
 
 
 def list_tops(root: Path) -> dict[str, Level]:
-    """Return the folder of each split; under "" the root, where its sub-folders are the classes."""
+    """Return the folder of each split; the key "" is the root, if its sub-folders are labels."""
     splits: dict[str, Path] = {}
     top = Level.of(root)
-    other = [home for home in top.folders if home.name.casefold() not in SPELLINGS]
+    unnamed = [home for home in top.folders if home.name.casefold() not in SPELLINGS]
     for home in top.folders:
         if home.name.casefold() in SPELLINGS:
             before = splits.setdefault(SPELLINGS[home.name.casefold()], home)
             if before is not home:
                 raise DataError(f'"{before}" and "{home}" are the same split. Keep one of them.')
-    if splits and not other:
+    if splits and not unnamed:
         return {split: Level.of(home) for split, home in splits.items()}
-    if len(splits) > 1:  # a single one may be a class: a railway train
+    if len(splits) > 1:  # a single one may be a label: a railway train
         raise DataError(
-            f'"{root}" holds splits ({listing(sorted(splits))}) and other folders ({listing(p.name for p in other)}). '
+            f'"{root}" holds splits ({listing(sorted(splits))}) and other folders ({listing(p.name for p in unnamed)}). '
             "Keep either splits or labels in it."
         )
     return {"": top}
@@ -153,15 +153,15 @@ def class_folders(top: Level) -> dict[str, Path]:
     """Return the folder of each label."""
     folders: dict[str, Path] = {}
     home = top.home
-    for each in top.folders:
-        if _is_answer(each):
-            continue  # told by ``folder``
-        if unfit := unfit_name(each.name):
+    for child in top.folders:
+        if _is_answer(child):
+            continue  # ``folder`` reports them
+        if unfit := unfit_name(child.name):
             raise DataError(f'A folder in "{home}" cannot be a label: {unfit}. Rename it.')
-        before = folders.setdefault(normal_name(each.name), each)
-        if before is not each:
+        before = folders.setdefault(normal_name(child.name), child)
+        if before is not child:
             raise DataError(
-                f'Two folders in "{home}" have the same name, "{each.name}", except for spaces or Unicode spellings. Rename one.'
+                f'Two folders in "{home}" have the same name, "{child.name}", except for spaces or Unicode spellings. Rename one.'
             )
     if folders:
         return folders
@@ -178,7 +178,7 @@ def class_folders(top: Level) -> dict[str, Path]:
 
 
 def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict: bool) -> Dataset:
-    """Return the images of a folder and all below it, whose labels have these names and which of them have which is open.
+    """Load a folder of images with known label names but unknown assignment.
 
     A file next to them may say more about the labels, see ``data.knowledge``.
     """
@@ -192,7 +192,7 @@ def unsorted_data(folder: Path, names: tuple[str, ...], size: int | None, strict
 
 
 def unknown_data(folder: Path) -> Dataset:
-    """Return the images of a folder and all below it as test images, without any label."""
+    """Load a folder of images as test images without labels."""
     rows = _unlabelled_rows(folder, None, strict=False)
     return replace(build(folder.resolve().name, rows, parts={"test": np.arange(len(rows))}), own_splits=False)
 

@@ -1,4 +1,4 @@
-"""Objects of the package ``datasets`` (Hugging Face) as data: a ``Dataset``, or a ``DatasetDict`` of splits.
+"""Load objects of the package ``datasets`` (Hugging Face): a ``Dataset``, or a ``DatasetDict`` of splits.
 
 They are known by what they offer, so the package is not imported here. Images stay files: they are read as Arrow, not decoded.
 """
@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from labelwise.images.dataset import Dataset
+from labelwise.images.file_images import Content, StoredImages
 from labelwise.images.images import Images, Unreadable, join
 from labelwise.images.sources.build import build, readable_rows
 from labelwise.images.sources.rows import Rows, named_rows
 from labelwise.images.split.make import split_name
-from labelwise.images.stored import Content, StoredImages
 from labelwise.support.errors import DataError, listing
 
 
@@ -25,7 +25,7 @@ class DatasetImages(StoredImages):
         self._column = column
 
     def contents(self, rows: Sequence[int]) -> list[Content | Unreadable]:
-        """Return the file of each: its bytes, or its path."""
+        """Return the file of each image: its bytes or its path."""
         cells = self._cells[list(rows)].column(self._column).to_pylist() if len(rows) else []
         return [
             (cell and (cell.get("bytes") or cell.get("path"))) or Unreadable("there is no image in this row.")
@@ -34,9 +34,9 @@ class DatasetImages(StoredImages):
 
 
 def is_dataset(value: object) -> bool:
-    """Return whether an object is a ``datasets.Dataset``, or a mapping of splits to such."""
+    """Return whether an object is a ``datasets.Dataset``, or a mapping of splits to such objects."""
     if isinstance(value, Mapping):
-        return bool(value) and all(is_dataset(each) for each in value.values())
+        return bool(value) and all(is_dataset(part) for part in value.values())
     return all(hasattr(value, name) for name in ("features", "column_names", "with_format"))
 
 
@@ -47,10 +47,10 @@ def dataset_images(data: Any) -> Images:
 
 
 def from_datasets(data: Any, seed: int = 0) -> Dataset:
-    """Return the data set of a ``datasets.Dataset``, or of a ``DatasetDict`` with its splits."""
+    """Load a ``datasets.Dataset``, or a ``DatasetDict`` with its splits."""
     parts = dict(data) if isinstance(data, Mapping) else {"": data}
-    labels = [each for part in parts.values() for each in _labels(part)]
-    several = any(isinstance(each, tuple) for each in labels)
+    labels = [row_labels for part in parts.values() for row_labels in _labels(part)]
+    several = any(isinstance(row_labels, tuple) for row_labels in labels)
     rows = named_rows([] if several else labels, labels if several else ())  # type: ignore[arg-type]
     splits = [split_name(name, "The data: ") for name, part in parts.items() for _ in range(len(part)) if name]
     files = [f"{name or 'image'} {row}" for name, part in parts.items() for row in range(len(part))]
@@ -63,7 +63,7 @@ def from_datasets(data: Any, seed: int = 0) -> Dataset:
 
 
 def _labelled(rows: Rows) -> Rows:
-    """Return the rows with a label, which test sets may keep secret (-1), without labels that no row has."""
+    """Return the labelled rows (test sets may hide labels as -1), without unused labels."""
     some = [row for row, target in enumerate(rows.targets.tolist()) if target >= 0]
     return rows.select(some).without_absent() if some else rows
 
@@ -80,7 +80,7 @@ def _column(data: Any, kind: str) -> str:
 
 
 def _labels(data: Any) -> list[str | None] | list[tuple[str, ...]]:
-    """Return the label of each row by its name (None: kept secret), or all labels of each row."""
+    """Return the label name of each row (None: hidden), or all labels of each row."""
     lists = {name: getattr(feature, "feature", None) for name, feature in data.features.items()}
     several = next((name for name, inner in lists.items() if type(inner).__name__ == "ClassLabel"), None)
     if several is not None:

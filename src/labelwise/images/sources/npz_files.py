@@ -1,4 +1,4 @@
-"""Files of numpy arrays, ``.npz`` and ``.npy``, read without pickle; matrices a piece at a time, so that they are held once."""
+"""Read NumPy files, ``.npz`` and ``.npy``, without pickle; matrices in pieces, so that they are in memory once."""
 
 import sys
 import zipfile
@@ -18,15 +18,15 @@ from labelwise.support.files import check_size, open_regular, regular_path
 
 Array = npt.NDArray[Any]
 _BYTES_AT_ONCE = 1 << 20
-_PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # other kinds cannot be unpacked a piece at a time
+_PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # other compressions cannot be unpacked in pieces
 
 
-def read_npz(file: Path, *needed: str) -> dict[str, Array]:
-    """Return the arrays of an ``.npz`` file, ``needed`` ones among them; Python objects in it are refused."""
+def read_npz(file: Path, *required: str) -> dict[str, Array]:
+    """Read the arrays of an ``.npz`` file, at least the ``required`` ones; Python objects are refused."""
     with open_npz(file) as archive:
         check_arrays(archive, npz_keys(archive))
         arrays = {key: read_array(archive, key) for key in npz_keys(archive)}
-    missing = [key for key in needed if key not in arrays]
+    missing = [key for key in required if key not in arrays]
     if missing:
         raise DataError(f'"{file}" lacks "{missing[0]}"; it holds {listing(arrays) or "nothing"}. Write it again.')
     return arrays
@@ -34,7 +34,7 @@ def read_npz(file: Path, *needed: str) -> dict[str, Array]:
 
 @contextmanager
 def open_npz(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an ``.npz`` file; what goes wrong while it is read becomes an error for people."""
+    """Open an ``.npz`` file; read errors become ``DataError``."""
     with readable(file), open_regular(file, None) as stream:
         if not zipfile.is_zipfile(stream):
             raise DataError(f'"{file}" is not an .npz file, or it is damaged. Write it with numpy.savez.')
@@ -48,7 +48,7 @@ def npz_keys(archive: zipfile.ZipFile) -> list[str]:
 
 
 def check_arrays(archive: zipfile.ZipFile, keys: Iterable[str]) -> None:
-    """Raise an error if these arrays of an open file would take more memory than is allowed, by their headers."""
+    """Raise an error if these arrays would exceed the memory limit, by their headers."""
     size = 0
     for key in keys:
         if archive.getinfo(f"{key}.npy").compress_type not in _PACKED_AS:
@@ -60,7 +60,7 @@ def check_arrays(archive: zipfile.ZipFile, keys: Iterable[str]) -> None:
 
 
 def _array_size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Return how many bytes an array takes, as stored or as float32."""
+    """Return the size of an array in bytes, as stored or as float32."""
     return prod(shape) * max(dtype.itemsize, 4 if dtype.kind in "iuf" and len(shape) == 2 else 1)
 
 
@@ -70,14 +70,14 @@ def read_array(archive: zipfile.ZipFile, key: str) -> Any:
         values = np.lib.format.read_array(member, allow_pickle=False)
     if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
         letters = np.ascontiguousarray(values).reshape(-1).view(f"{values.dtype.byteorder}u4")
-        if letters.max() > sys.maxunicode:  # Python has no word for a letter that there is not
+        if letters.max() > sys.maxunicode:  # Python raises it for an unknown type letter
             raise ValueError(f'"{key}" holds letters that there are not')
     return values
 
 
 @contextmanager
 def readable(file: Path) -> Iterator[None]:
-    """Turn what can go wrong while a file is read into errors for people."""
+    """Convert read errors of a file to ``DataError``."""
     try:
         yield
     except OSError as error:
@@ -89,25 +89,25 @@ def readable(file: Path) -> Iterator[None]:
 
 
 def read_npy_matrix(file: Path) -> Array:
-    """Return the matrix ``[n, a]`` of a ``.npy`` file as float32: mapped from the file where it holds that."""
+    """Return the matrix ``[n, a]`` of a ``.npy`` file as float32, memory-mapped if it is stored so."""
     with readable(file), open_regular(file, None) as stream:
         shape, fortran, dtype = _array_header(stream)
         if dtype == np.float32 and dtype.isnative and not fortran and len(shape) == 2 and all(shape):
             return np.asarray(
                 np.load(regular_path(file), mmap_mode="c", allow_pickle=False)
-            )  # a private copy, page by page
+            )  # copied on write, page by page
         check_size(file, _array_size(shape, dtype))
         return _read_values(stream, shape, fortran, dtype)
 
 
 def read_npz_matrix(archive: zipfile.ZipFile, key: str) -> Array:
-    """Return the matrix ``[n, a]`` of an open ``.npz`` file as float32, from any kind of number."""
+    """Return the matrix ``[n, a]`` of an open ``.npz`` file as float32."""
     with archive.open(f"{key}.npy") as member:
         return _read_values(member, *_array_header(member))
 
 
 def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, the order and the type of a ``.npy`` stream, which is then at the data."""
+    """Read shape, order and type of a ``.npy`` stream, up to the data."""
     version = np.lib.format.read_magic(stream)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
@@ -118,7 +118,7 @@ def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
         RecursionError,
         TypeError,
         AttributeError,
-    ) as error:  # of Python, in which headers are written
+    ) as error:  # headers are Python literals
         raise ValueError(f"its header is damaged: {error}") from None
     if not all(isinstance(side, int) and 0 <= side < 2**48 for side in shape):
         raise ValueError(f"its shape is {list(shape)}")
@@ -126,7 +126,7 @@ def _array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[An
 
 
 def _read_values(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> Array:
-    """Return ``[n, a]`` as float32 from a stream of any kind of number, a piece at a time."""
+    """Read ``[n, a]`` as float32 from a stream of any number type, in pieces."""
     if len(shape) != 2 or not all(shape) or dtype.kind not in "iuf":
         raise UsageError(f"features must be numbers [n, size]; given {dtype} {list(shape)}.")
     matrix = np.empty(shape, np.float32)

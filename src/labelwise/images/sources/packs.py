@@ -27,9 +27,10 @@ from labelwise.images.as_images import Uploads
 from labelwise.images.dataset import Dataset
 from labelwise.images.describe.knowledge import find_knowledge
 from labelwise.images.images import Array, FeatureRows, at_side
-from labelwise.images.sources.arrays import array_images
+from labelwise.images.sources.array_data import array_images
 from labelwise.images.sources.build import build, readable_rows
 from labelwise.images.sources.csv_files import read_csv
+from labelwise.images.sources.image_tables import table_rows
 from labelwise.images.sources.npz_files import (
     check_arrays,
     npz_keys,
@@ -39,12 +40,11 @@ from labelwise.images.sources.npz_files import (
     read_npz_matrix,
 )
 from labelwise.images.sources.rows import Rows, as_labels, label_rows
-from labelwise.images.sources.tables import table_rows
 from labelwise.images.split.make import split_name
 from labelwise.support.errors import DataError, UsageError, listing
 from labelwise.support.files import check_size
 
-# The key of each column, first the one that is written, then those of other tools, which count where that is not there.
+# The key of each column: first the written one, then those of other tools.
 KEYS = {
     "features": ("features", "feature", "embeddings", "x", "X", "f"),
     "images": ("images",),
@@ -58,22 +58,22 @@ KEYS = {
 }
 
 
-KINDS = ("images", "features", "data")  # of images that a pack holds, one of these
+KINDS = ("images", "features", "data")  # one of these image arrays
 
 
 def pack(path: str | Path, *, size: int | None = None, seed: int = 0) -> Dataset:
-    """Return the data of one ``.npz`` file; what it holds is said at the top of this file.
+    """Load an ``.npz`` file in the format described at the top of this file.
 
     Each image is made to fit a square of the side ``size``; without, they keep their size (encoded ones: the
     short side of the first).
     """
     file = Path(path)
-    with about(file):
+    with in_words(file):
         return _build(file, _read_pack(file, size), seed)
 
 
 def features(path: str | Path, *, seed: int = 0) -> Dataset:
-    """Return features ``[n, a]`` (float32) with their labels.
+    """Load features ``[n, a]`` (float32) with labels.
 
     An ``.npz`` file is a pack of features, see ``pack``. A ``.npy`` file holds the features, and the CSV file of the same name
     next to it says in row i what row i of them is: ``label``, and perhaps ``path``, ``split``, ``domain``, ``group``, ``text``, as in ``data.table``. Without labels
@@ -83,14 +83,14 @@ def features(path: str | Path, *, seed: int = 0) -> Dataset:
     there as long as its rows are in the order of the splits.
     """
     file = Path(path)
-    with about(file):
+    with in_words(file):
         rows = _beside_csv(file) if file.suffix.lower() == ".npy" else _read_pack(file, None, ("features",))
         return _build(file, rows, seed)
 
 
 @contextmanager
-def about(file: Path) -> Iterator[None]:
-    """Let errors about arrays name the file that holds them."""
+def in_words(file: Path) -> Iterator[None]:
+    """Add the file name to errors about arrays."""
     try:
         yield
     except UsageError as error:
@@ -117,10 +117,10 @@ def _read_pack(file: Path, size: int | None, kinds: Sequence[str] = KINDS) -> Ro
     with open_npz(file) as archive:
         keys = _column_keys(npz_keys(archive))
         kind = _kind(keys, kinds, npz_keys(archive))
-        wanted = [column for column in keys if column == kind or column not in KINDS]
-        check_arrays(archive, [keys[column] for column in wanted])
+        columns_read = [column for column in keys if column == kind or column not in KINDS]
+        check_arrays(archive, [keys[column] for column in columns_read])
         matrix = read_npz_matrix(archive, keys[kind]) if kind == "features" else None
-        columns = {column: read_array(archive, keys[column]) for column in wanted if column != "features"}
+        columns = {column: read_array(archive, keys[column]) for column in columns_read if column != "features"}
     if "labels" in columns:
         names = as_labels(columns["classes"]).tolist() if "classes" in columns else None
         rows = label_rows(as_labels(_flat_labels(columns["labels"])), names)
@@ -135,21 +135,21 @@ def _read_pack(file: Path, size: int | None, kinds: Sequence[str] = KINDS) -> Ro
     if matrix is not None:
         return replace(rows, images=FeatureRows(matrix))
     if kind == "data":
-        encoded = encoded_files(columns["data"], columns["offsets"], len(rows))
-        side = size or _side(encoded)
+        file_bytes = encoded_files(columns["data"], columns["offsets"], len(rows))
+        side = size or _side(file_bytes)
         check_size(file, 3 * side**2)
-        return readable_rows(replace(rows, images=Uploads(encoded, rows.files, (3, side, side))))
+        return readable_rows(replace(rows, images=Uploads(file_bytes, rows.files, (3, side, side))))
     pixels = array_images(columns["images"])
     check_size(file, len(pixels) * (pixels.shape or (3,))[0] * (size or 0) ** 2)
     return replace(rows, images=at_side(pixels, size))
 
 
 def _column_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Return the key of each column that a file holds, or raise an error where other tools' keys are two for one."""
+    """Return the key of each column in a file; raise an error if two keys mean the same column."""
     columns: dict[str, str] = {}
-    for column, (own, *other) in KEYS.items():
-        named = own in keys or (column == "features" and any(kind in keys for kind in KINDS))
-        same = [key for key in ((own,) if named else other) if key in keys]
+    for column, (own, *spellings) in KEYS.items():
+        is_named = own in keys or (column == "features" and any(kind in keys for kind in KINDS))
+        same = [key for key in ((own,) if is_named else spellings) if key in keys]
         if len(same) > 1:
             raise UsageError(f"it holds {listing(same)}, which mean the same. Keep one of them.")
         if same:
@@ -158,12 +158,12 @@ def _column_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _kind(columns: Mapping[str, str], kinds: Sequence[str], keys: Sequence[str]) -> str:
-    """Return which kind of images a file holds, or raise an error that says what it lacks."""
+    """Return the kind of images in a file, or raise an error that says what is missing."""
     present = [kind for kind in kinds if kind in columns]
     if list(kinds) == ["features"] and not present:
         raise UsageError(f"it has no features ({listing(KEYS['features'])}). It holds: {listing(keys) or 'nothing'}.")
-    needed = [] if present == ["features"] else ["labels", "offsets"] if "data" in present else ["labels"]
-    missing = [column for column in needed if column not in columns]
+    required = [] if present == ["features"] else ["labels", "offsets"] if "data" in present else ["labels"]
+    missing = [column for column in required if column not in columns]
     if len(present) != 1 or missing:
         wrong = f"lacks {listing(missing)}" if missing else f"has {listing(present) or 'no images'}"
         raise UsageError(
@@ -174,7 +174,7 @@ def _kind(columns: Mapping[str, str], kinds: Sequence[str], keys: Sequence[str])
 
 
 def _flat_labels(labels: Any) -> Any:
-    """Return labels in one row, whole numbers where floats are: as some tools write them."""
+    """Return labels as one row, with integral floats as integers, since some tools write floats."""
     if labels.ndim == 2 and 1 in labels.shape and labels.dtype.kind != "b":
         labels = labels.reshape(-1)
     return labels.astype(np.int64) if labels.dtype.kind == "f" and (labels == np.round(labels)).all() else labels
@@ -213,7 +213,7 @@ def encoded_files(data: Array, offsets: Array, n: int) -> list[bytes]:
 
 
 def _side(files: Sequence[bytes]) -> int:
-    """Return the short side of the first image that can be opened."""
+    """Return the shorter side of the first readable image."""
     for file in files:
         with suppress(Exception), Image.open(io.BytesIO(file)) as image:
             return min(image.size)

@@ -1,4 +1,4 @@
-"""Parquet files read a few columns at a time, with pyarrow where it is installed."""
+"""Read Parquet files a few columns at a time, with pyarrow if installed."""
 
 import json
 import tempfile
@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from labelwise.images.sources.csv_files import Columns, Floats, Header, read_header
+from labelwise.images.sources.csv_files import Columns, Floats, TableHeader, read_header
 from labelwise.images.sources.paths import PARQUET, is_shard, open_stream
 from labelwise.images.sources.rows import Block, Content
 from labelwise.support.errors import DataError, LabelwiseError, UnsupportedError
 from labelwise.support.files import MAX_BYTES, check_size, open_regular
 
 _COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 16, 1 << 16
-_POINTER = 8  # bytes that a cell takes at least
+_POINTER = 8  # least bytes of a cell
 
 
 def read_parquet(file: Path) -> Columns:
-    """Return the rows of a Parquet file, counted from 1; rows whose cells are all empty are left out, as in a CSV file."""
+    """Return the nonempty rows of a Parquet file, counted from 1."""
     pyarrow, parquet = libraries(file)
     try:
         with open_regular(file, None) as stream, parquet.ParquetFile(stream) as table:
@@ -41,7 +41,7 @@ def read_parquet(file: Path) -> Columns:
 
 
 def libraries(file: str | Path) -> tuple[Any, Any]:
-    """Return pyarrow and its reader of Parquet files, or raise an error that names what to install."""
+    """Import pyarrow and its Parquet reader, or raise an error that names the package to install."""
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
@@ -51,19 +51,19 @@ def libraries(file: str | Path) -> tuple[Any, Any]:
         ) from None
 
 
-def _columns(file: Path, table: Any, header: Header) -> Columns:
+def _columns(file: Path, table: Any, header: TableHeader) -> Columns:
     names, n = table.schema_arrow.names, table.metadata.num_rows
     check_size(file, n * (4 * len(header.features) + _POINTER * len(header.cells)))
     cells = {name: texts(table, names[position], file) for name, position in header.cells.items()}
     features = _features(table, header, file) if header.features else None
-    filled = [features is not None or any(column[i] for column in cells.values()) for i in range(n)]
-    numbers = [i for i, some in enumerate(filled, 1) if some]
+    has_value = [features is not None or any(column[i] for column in cells.values()) for i in range(n)]
+    numbers = [i for i, some in enumerate(has_value, 1) if some]
     cells = {name: [column[i - 1] for i in numbers] for name, column in cells.items()}
     return Columns(file=str(file), numbers=numbers, cells=cells, features=features)
 
 
 def texts(table: Any, name: str, file: str | Path) -> list[str]:
-    """Return a column as text; only text and whole numbers can be."""
+    """Return a column as text, from text or integers."""
     values = _values(table, name, file)
     for number, value in enumerate(values, 1):
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
@@ -95,8 +95,8 @@ def _values(table: Any, name: str, file: str | Path) -> list[object]:
     return values
 
 
-def _features(table: Any, header: Header, file: Path) -> Floats:
-    """Return the features ``[n, a]``, read a few columns at a time so that they are held once."""
+def _features(table: Any, header: TableHeader, file: Path) -> Floats:
+    """Return the features ``[n, a]``, read a few columns at a time, so that they are in memory once."""
     features = np.empty((table.metadata.num_rows, len(header.features)), np.float32)
     names = [table.schema_arrow.names[position] for position in header.features]
     for start in range(0, len(names), _COLUMNS_AT_ONCE):
@@ -114,14 +114,14 @@ def _features(table: Any, header: Header, file: Path) -> Floats:
 
 
 def _read_columns(table: Any, names: list[str], file: Path) -> list[Any]:
-    """Return some columns in the order asked for."""
+    """Return columns in the requested order."""
     columns = table.read(columns=names)
     if columns.num_columns != len(names) or columns.num_rows != table.metadata.num_rows:
         raise DataError(f'The table "{file}" is damaged: column "{names[0]}" or one after it is not whole.')
     return [columns.column(name) for name in names]
 
 
-ROWS = 32  # images that are taken out of a row group at a time
+ROWS = 32  # images read from a row group at a time
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,7 +142,7 @@ def has_images(file: Path) -> bool:
 
 
 def read_parquet_shard(address: str) -> ParquetShard:
-    """Return the rows of a Parquet file with images, which are not read."""
+    """Return the rows of a Parquet file with images, without reading the images."""
     with _open(address) as table:
         schema, groups = table.schema_arrow, table.metadata.num_row_groups
         column = _image_column(schema)
@@ -175,7 +175,7 @@ def _open(address: str) -> Iterator[Any]:
 
 
 def _image_column(schema: Any) -> tuple[str, str] | None:
-    """Return the name of the first column that holds bytes, and which part of it does; None if there is none."""
+    """Return the name of the first column with bytes, and its field; None if there is none."""
     pyarrow, _ = libraries("")
 
     def is_bytes(kind: Any) -> bool:
@@ -192,10 +192,10 @@ def _image_column(schema: Any) -> tuple[str, str] | None:
 
 
 def _label_names(schema: Any) -> tuple[str, ...]:
-    """Return the names that a file gives to its numbers of labels."""
+    """Return the label names stored in a file's metadata."""
     try:
-        about = json.loads((schema.metadata or {})[b"huggingface"])
-        names = about["info"]["features"]["label"]["names"]
+        metadata = json.loads((schema.metadata or {})[b"huggingface"])
+        names = metadata["info"]["features"]["label"]["names"]
     except (KeyError, TypeError, ValueError, RecursionError):
         return ()
     return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else ()
@@ -207,7 +207,7 @@ def _label_name(cell: str, names: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class _Fetch:
-    """Fetches the images of a row group."""
+    """Read the images of a row group."""
 
     address: str
     group: int
@@ -223,11 +223,13 @@ class _Fetch:
             raise
         lengths = np.array(sizes, np.int64)
         ends = np.cumsum(lengths.clip(0))
-        return Content(file=file, starts=ends - lengths.clip(0), sizes=lengths, copied=int(ends[-1]) if sizes else 0)
+        return Content(
+            file=file, starts=ends - lengths.clip(0), sizes=lengths, disk_bytes=int(ends[-1]) if sizes else 0
+        )
 
     def _copy(self, table: Any, file: Any) -> list[int]:
-        about = table.metadata.row_group(self.group)
-        chunks = (about.column(i) for i in range(about.num_columns))
+        row_group = table.metadata.row_group(self.group)
+        chunks = (row_group.column(i) for i in range(row_group.num_columns))
         size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == self.column)
         check_size(self.address, size)
         sizes: list[int] = []

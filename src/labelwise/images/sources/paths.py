@@ -18,62 +18,62 @@ from urllib.parse import unquote
 from labelwise.images.decode.crops import file_of
 from labelwise.images.decode.decoding import OTHER_SUFFIXES, RAW_SUFFIXES
 from labelwise.support.errors import DataError, LabelwiseWarning, UnsupportedError, listing
-from labelwise.support.files import NotAFileError, open_regular, unpacked
+from labelwise.support.files import NotAFileError, open_gzip, open_regular
 
 _READ = ".jpg .jpeg .jfif .png .gif .bmp .webp .tif .tiff .ppm .pgm .pbm .pnm .avif .jp2 .ico .heic .heif .hif"
-# suffixes of images, those of formats that cannot be read included: these are reported
+# image suffixes, including unreadable formats, which are reported
 IMAGE_SUFFIXES = RAW_SUFFIXES | OTHER_SUFFIXES | set(_READ.split())
-SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}  # of splits
-GZIPPED = (".tar.gz", ".tgz")  # unpacked to a private copy each time they are opened
+SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}  # split names
+GZIPPED = (".tar.gz", ".tgz")  # unpacked to a private copy at each opening
 TAR, PARQUET = (".tar", *GZIPPED), (".parquet", ".pq")
 PACKED = (".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _INSIDE = re.compile(r"(.+?\.(?:tar|tar\.gz|tgz|parquet|pq))/(.+)", re.DOTALL | re.IGNORECASE)
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _MAGIC = re.compile(r"[*?\[]")
-MOST = 1_000_000  # shards that a pattern may name
+MOST = 1_000_000  # most shards of a pattern
 
 
 def list_images(folder: str | Path) -> list[Path]:
-    """Return the image files in a folder and the folders below it, sorted; hidden files and folders are left out."""
+    """Return the visible image files below a folder, sorted."""
     return list_files(folder, is_image)
 
 
-def list_files(folder: str | Path, wanted: Callable[[str], bool]) -> list[Path]:
-    """Return the files of names that are wanted in a folder and the folders below it, as ``list_images`` does."""
-    paths = sorted(_walk(folder, wanted), key=lambda path: path.split(os.sep))  # as paths are sorted, and faster
+def list_files(folder: str | Path, accepts: Callable[[str], bool]) -> list[Path]:
+    """Return the files with accepted names below a folder, as ``list_images`` does."""
+    paths = sorted(_walk(folder, accepts), key=lambda path: path.split(os.sep))  # the order of paths, but faster
     return [Path(path) for path in paths]
 
 
 def holds_images(folder: str | Path) -> bool:
-    """Return whether there is an image file in a folder or below it."""
+    """Return whether there is an image file below a folder."""
     return any(_walk(folder, is_image))
 
 
-def _walk(folder: str | Path, wanted: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the files in a folder and below it whose names are wanted.
+def _walk(folder: str | Path, accepts: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the files below a folder with accepted names.
 
     Links are followed, but not to where the walk has been or to a folder above: the files there are those of other labels.
     """
-    whole = Path(os.path.realpath(folder))
-    seen = {_identity(above) for above in whole.parents}
+    root = Path(os.path.realpath(folder))
+    ancestors = {_identity(parent) for parent in root.parents}
 
     def refuse(error: OSError) -> None:
         if isinstance(error, FileNotFoundError) and error.filename != os.fspath(folder):
-            return  # it was removed meanwhile
+            return  # removed meanwhile
         raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check the path and its rights.')
 
-    for here, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
-        identity = _identity(here)
-        if identity is None or identity in seen:
+    for current, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        identity = _identity(current)
+        if identity is None or identity in ancestors:
             folders.clear()
             if identity:
-                words = f'"{here}" is a link to a folder that is already read or contains it. It is not followed.'
+                words = f'"{current}" is a link to a folder that is already read or contains it. It is not followed.'
                 warnings.warn(words, LabelwiseWarning, stacklevel=2)
             continue
-        seen.add(identity)
+        ancestors.add(identity)
         folders[:] = sorted(name for name in folders if not is_hidden(name))
-        yield from (os.path.join(here, name) for name in files if not is_hidden(name) and wanted(name))
+        yield from (os.path.join(current, name) for name in files if not is_hidden(name) and accepts(name))
 
 
 def _identity(path: str | Path) -> tuple[int, int] | None:
@@ -85,7 +85,7 @@ def _identity(path: str | Path) -> tuple[int, int] | None:
 
 
 def locate(name: str, starts: Sequence[Path], bounds: Path | None, where: str) -> str:
-    """Return where an image is that a table or an annotation names, or raise an error where that is outside of ``bounds``.
+    """Return the path of an image in a table or annotation file; raise an error if it is outside ``bounds``.
 
     Names start at one of the ``starts``: the first with such a file, else the first inside. ``where`` begins the error.
     """
@@ -106,19 +106,19 @@ def _is_below(place: str, folder: Path) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a file or folder is one that people do not see, such as ``.DS_Store`` and ``__MACOSX``."""
+    """Return whether a file or folder is hidden, such as ``.DS_Store`` and ``__MACOSX``."""
     return name.startswith(".") or name == "__MACOSX"
 
 
 def is_image(name: str) -> bool:
-    """Return whether a file is an image, by its name."""
+    """Return whether a file name is that of an image."""
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def address(word: str | Path) -> str:
-    """Return a word as an address: with both slashes, if it passed through a path, and ``file:`` as a path."""
+    """Return a word as an address: restore a slash lost in a path, and turn ``file:`` into a path."""
     match = _ADDRESS.fullmatch(str(word))
-    if not match or len(match[1]) == 1:  # a drive of Windows
+    if not match or len(match[1]) == 1:  # a Windows drive
         return str(word)
     return unquote("/" + match[2]) if match[1] == "file" else f"{match[1]}://{match[2]}"
 
@@ -129,12 +129,12 @@ def is_remote(word: str) -> bool:
 
 
 def is_shard(word: str, suffixes: tuple[str, ...] = (*TAR, *PARQUET)) -> bool:
-    """Return whether a file is a shard, by its name."""
+    """Return whether a file name is that of a shard."""
     return word.lower().endswith(suffixes)
 
 
 def may_name_shards(source: str | Path) -> bool:
-    """Return whether a path looks like shards by its name; a Parquet file may still hold no image."""
+    """Return whether a name looks like shards; a Parquet file may still contain no images."""
     word, inside = in_shard(address(source))
     if inside and os.path.isdir(word):
         return False
@@ -144,13 +144,13 @@ def may_name_shards(source: str | Path) -> bool:
 
 
 def in_shard(word: str) -> tuple[str, str]:
-    """Return the shard that a name like ``birds.tar/owl/1.jpg`` begins with, and what follows; any other name unchanged."""
+    """Split a name like ``birds.tar/owl/1.jpg`` into shard and member; other names are unchanged."""
     match = _INSIDE.fullmatch(word)
     return (match[1], match[2]) if match else (word, "")
 
 
 def list_shards(word: str) -> list[str]:
-    """Return the shards that an address, a pattern or a folder names, sorted; none where it names something else.
+    """Return the sorted shards of an address, a pattern or a folder; none for anything else.
 
     A pattern has stars, as paths have, or a range of numbers in braces: ``train-{00000..00146}.tar``.
     """
@@ -160,7 +160,7 @@ def list_shards(word: str) -> list[str]:
         )
     words = list(_expand(word))
     if is_remote(word):
-        return [each for one in words for each in _remote(one)]
+        return [address for one in words for address in _remote(one)]
     if len(words) > 1 or (is_shard(word) and os.path.isfile(word)):
         return words
     if os.path.isdir(word):
@@ -173,20 +173,20 @@ def list_shards(word: str) -> list[str]:
 
 
 def _in_folder(root: Path) -> list[str]:
-    """Return the shards of a folder, and of its folders ``data``, ``train`` and the like; none if it holds images or other folders."""
+    """Return the shards of a folder and its split folders; none if it holds images or other folders."""
     try:
-        inside = [each for each in sorted(root.iterdir()) if not is_hidden(each.name)]
-        homes = {each for each in inside if each.is_dir() and each.name.casefold() in ("data", *SPELLINGS)}
-        inside += [each for home in sorted(homes) for each in sorted(home.iterdir()) if not is_hidden(each.name)]
+        inside = [file for file in sorted(root.iterdir()) if not is_hidden(file.name)]
+        homes = {file for file in inside if file.is_dir() and file.name.casefold() in ("data", *SPELLINGS)}
+        inside += [file for home in sorted(homes) for file in sorted(home.iterdir()) if not is_hidden(file.name)]
     except OSError as error:
         raise DataError(f'Cannot list the folder "{error.filename}": {error.strerror}. Check its rights.') from None
-    if any(is_image(each.name) or (each not in homes and each.is_dir()) for each in inside):
+    if any(is_image(file.name) or (file not in homes and file.is_dir()) for file in inside):
         return []
-    return [str(each) for each in inside if is_shard(each.name) and each.is_file()]
+    return [str(file) for file in inside if is_shard(file.name) and file.is_file()]
 
 
 def _expand(word: str) -> Iterator[str]:
-    """Yield the names that a word with ranges in braces means."""
+    """Yield the names of a pattern with ranges in braces."""
     match = _RANGE.search(word)
     if not match:
         yield word
@@ -204,11 +204,11 @@ def _remote(word: str) -> list[str]:
         if is_shard(path) and not _MAGIC.search(path):
             return [word]
         paths = fs.glob(path) if _MAGIC.search(path) else fs.find(path)
-        return [fs.unstrip_protocol(each) for each in sorted(paths) if is_shard(each)]
+        return [fs.unstrip_protocol(address) for address in sorted(paths) if is_shard(address)]
 
 
 def open_shard(word: str) -> BinaryIO:
-    """Return a shard as a file of this machine: a local one itself; a private copy of one far away, or of what is in a compressed one.
+    """Yield a shard as a local file: itself, or a private copy of a remote or compressed one.
 
     The copy has no name, so nothing is left of it however this process ends.
     """
@@ -223,7 +223,7 @@ def open_shard(word: str) -> BinaryIO:
         copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         try:
             with _open_far(word) if is_remote(word) else open_regular(word, most=None) as stream:
-                shutil.copyfileobj(unpacked(stream, word) if is_shard(word, GZIPPED) else stream, copy, 2**22)
+                shutil.copyfileobj(open_gzip(stream, word) if is_shard(word, GZIPPED) else stream, copy, 2**22)
             copy.seek(0)
         except BaseException:
             copy.close()
@@ -237,7 +237,7 @@ def is_copied(word: str) -> bool:
 
 
 def open_stream(word: str) -> Any:
-    """Return a file as a stream that can be gone through, near or far."""
+    """Open a local or remote file as a seekable stream."""
     return _open_far(word) if is_remote(word) else open_shard(word)
 
 
@@ -246,14 +246,14 @@ def _open_far(word: str) -> Any:
 
 
 def url_to_fs(word: str) -> tuple[Any, str]:
-    """Return the file system of an address, and the path there."""
+    """Return the file system of an address, and its path there."""
     fs, path = import_module("fsspec.core").url_to_fs(word)
     return fs, str(path)
 
 
 @contextmanager
 def plain_errors(word: str) -> Iterator[None]:
-    """Turn an error of a store into one for people."""
+    """Convert an error of a store to ``DataError``."""
     try:
         yield
     except ImportError as error:
@@ -263,9 +263,9 @@ def plain_errors(word: str) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f'There is nothing at "{word}". Check the address.') from None
     except ValueError as error:
-        known = listing(sorted(import_module("fsspec").available_protocols()), 8)
-        raise DataError(f'"{word}" is not a readable address ({error}). Addresses start with: {known}.') from None
-    except Exception as error:  # stores have errors of their own
+        protocols = listing(sorted(import_module("fsspec").available_protocols()), 8)
+        raise DataError(f'"{word}" is not a readable address ({error}). Addresses start with: {protocols}.') from None
+    except Exception as error:  # stores raise errors of other packages
         if isinstance(error, DataError):
             raise
         first = str(error).partition("\n")[0]

@@ -23,19 +23,19 @@ Targets = npt.ArrayLike
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rows:
-    """n images as columns, one entry for each; ``build`` makes a data set of them."""
+    """n images as columns; ``build`` makes a data set of them."""
 
-    names: tuple[str, ...]  # of the labels; empty if there are none, and all targets are -1
-    targets: Any  # as in ``Split``, as are files, texts, domains, groups and moments; these and weights may be empty
-    images: Images | None = None  # None where they are files
-    splits: Sequence[str] = ()  # the split of each, where the source names them
+    names: tuple[str, ...]  # label names; empty if there are none, and all targets are -1
+    targets: Any  # as in ``Split``; optional, as are files, texts, domains, groups, moments and weights
+    images: Images | None = None  # None for files
+    splits: Sequence[str] = ()  # split of each row, if the source defines splits
     files: tuple[str, ...] = ()
     texts: tuple[tuple[str, ...], ...] = ()
     domains: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
-    by: Grouping | None = None  # what to group by; None is the groups of the source, and lookalikes of image files
+    by: Grouping | None = None  # what to group by; None: the groups of the source, and lookalikes of image files
     skipped: tuple[Skipped, ...] = ()  # what could not be read
     parents: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict
@@ -55,7 +55,7 @@ class Rows:
     def select(self, rows: Sequence[int]) -> "Rows":
         """Return these rows only, in this order; the labels stay."""
         columns: dict[str, Any] = {
-            what: tuple(getattr(self, what)[i] for i in rows) for what in COLUMNS if getattr(self, what)
+            column: tuple(getattr(self, column)[i] for i in rows) for column in COLUMNS if getattr(self, column)
         }
         return replace(
             self,
@@ -80,13 +80,15 @@ class Rows:
 
 def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
     """Return the rows of images with these labels (None: without), or of ``several`` labels each; their names are sorted."""
-    names = tuple(sorted({name for each in several for name in each} | {name for name in labels if name is not None}))
+    names = tuple(
+        sorted({name for row_names in several for name in row_names} | {name for name in labels if name is not None})
+    )
     position: dict[str | None, int] = {name: i for i, name in enumerate(names)}
     if not several or not names:
         return Rows(names=names, targets=np.array([position.get(label, -1) for label in labels], np.int64))
     check_size(f"{len(several)} images with {len(names)} labels", len(several) * len(names))
     targets = np.zeros((len(several), len(names)), np.bool_)
-    pairs = [(row, position[name]) for row, each in enumerate(several) for name in each]
+    pairs = [(row, position[name]) for row, row_names in enumerate(several) for name in row_names]
     targets[tuple(np.array(pairs).T)] = True
     return Rows(names=names, targets=targets)
 
@@ -113,18 +115,20 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
                 f"Yes and no are given for {values.shape[1]} labels of each image; name each of them. Names given: "
                 f"{0 if names is None else len(names)}."
             )
-        known = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
-        return Rows(names=known, targets=np.array(values))
+        label_names = tuple(unicodedata.normalize("NFC", str(name)) for name in names)
+        return Rows(names=label_names, targets=np.array(values))
     if values.dtype.kind == "U":
         texts = [unicodedata.normalize("NFC", text) for text in values.tolist()]
-        known = tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
-        position = {name: i for i, name in enumerate(known)}
+        label_names = (
+            tuple(sorted(set(texts))) if names is None else tuple(unicodedata.normalize("NFC", n) for n in names)
+        )
+        position = {name: i for i, name in enumerate(label_names)}
         strange = next((text for text in texts if text not in position), None)
         if strange is not None:
             raise UsageError(
-                f'Label "{strange}" is not among the names.{suggest(strange, known)} Names: {listing(known)}.'
+                f'Label "{strange}" is not among the names.{suggest(strange, label_names)} Names: {listing(label_names)}.'
             )
-        return Rows(names=known, targets=np.array([position[text] for text in texts]))
+        return Rows(names=label_names, targets=np.array([position[text] for text in texts]))
     low, high = int(values.min()), int(values.max())
     if low < 0 or (names is not None and high >= len(names)):
         most = "" if names is None else f" and at most {len(names) - 1}, as there are {len(names)} names"
@@ -157,7 +161,7 @@ class Content:
     file: BinaryIO
     starts: Numbers
     sizes: Numbers
-    copied: int = 0  # bytes of disk that it takes, because it is a copy
+    disk_bytes: int = 0  # bytes of disk that it takes, because it is a copy
 
 
 class Blocks:
@@ -204,7 +208,7 @@ class Blocks:
             raise DataError("A shard was changed while it was being used. Run the command again.")
         self._open[place] = content
         while len(self._open) > 1 and (
-            len(self._open) > FILES or sum(each.copied for each in self._open.values()) > self._most
+            len(self._open) > FILES or sum(each.disk_bytes for each in self._open.values()) > self._most
         ):
             self._open.popitem(last=False)[1].file.close()
         return content

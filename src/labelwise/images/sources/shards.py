@@ -13,10 +13,12 @@ from pathlib import Path, PurePosixPath
 from labelwise.images.dataset import Dataset
 from labelwise.images.decode.crops import file_of
 from labelwise.images.describe.knowledge import find_knowledge
+from labelwise.images.file_images import Content, StoredImages, part_of
 from labelwise.images.images import Skipped, Unreadable
 from labelwise.images.sources.archives import label_places
 from labelwise.images.sources.build import build, readable
 from labelwise.images.sources.csv_files import Columns
+from labelwise.images.sources.image_tables import table_rows
 from labelwise.images.sources.parquet import read_parquet_shard
 from labelwise.images.sources.paths import (
     PARQUET,
@@ -30,10 +32,8 @@ from labelwise.images.sources.paths import (
     open_stream,
 )
 from labelwise.images.sources.rows import Block, Blocks
-from labelwise.images.sources.tables import table_rows
-from labelwise.images.sources.tar_files import Sample, TarShard, read_tar
+from labelwise.images.sources.tar_files import TarSample, TarShard, read_tar
 from labelwise.images.split.divide import Grouping
-from labelwise.images.stored import Content, StoredImages, part_of
 from labelwise.support.errors import DataError, listing
 from labelwise.support.processes import all_gather, current_group
 
@@ -81,8 +81,8 @@ def shard_images(source: str | Path) -> ShardImages:
     """Return the images of shards, or the one that is named so: ``birds.tar/owl/1.jpg``."""
     shard, name = in_shard(address(source))
     index, part = _read_index(shard), name.removeprefix(file_of(name))
-    images = ShardImages(replace(index, names=[f"{each}{part}" for each in index.names]))
-    return images.select([not name or each == f"{shard}/{name}" for each in images.ids])
+    images = ShardImages(replace(index, names=[f"{image_id}{part}" for image_id in index.names]))
+    return images.select([not name or image_id == f"{shard}/{name}" for image_id in images.ids])
 
 
 def tar_images(shard: TarShard, shape: tuple[int, ...] | None) -> ShardImages:
@@ -117,13 +117,13 @@ def _read_index(word: str) -> _Index:
             f'"{word}" names no shard. Give a .tar or .parquet file, a folder of them, or a pattern such as train-*.tar.'
         )
     index, classes = _Index(), _class_names(addresses[0])
-    kinds = {suffix for one in addresses for suffix in (TAR, PARQUET) if is_shard(one, suffix)}
+    kinds = {suffix for address in addresses for suffix in (TAR, PARQUET) if is_shard(address, suffix)}
     if len(kinds) > 1:
         raise DataError(f"Shards are tar files or Parquet files, not both: {listing(addresses, 4)}.")
-    splits = [_split_name(one) for one in addresses]
-    here = range(current_group().rank, len(addresses), current_group().world)
-    mine = {i: _read_one(addresses[i], classes, splits[i] if all(splits) else None) for i in here}
-    every = {i: one for part in all_gather(mine) for i, one in part.items()}  # several processes read some each
+    splits = [_split_name(address) for address in addresses]
+    own_rows = range(current_group().rank, len(addresses), current_group().world)
+    mine = {i: _read_one(addresses[i], classes, splits[i] if all(splits) else None) for i in own_rows}
+    every = {i: address for part in all_gather(mine) for i, address in part.items()}  # several processes read some each
     for i in range(len(addresses)):
         index.add(every[i])
     return index
@@ -144,33 +144,33 @@ def _read_one(shard: str, classes: Sequence[str], split: str | None) -> _Index:
 
 def _of_tar(shard: TarShard, classes: Sequence[str]) -> _Index:
     samples, skipped = _with_labels(shard, classes)
-    names = dict.fromkeys(name for sample in samples for name in sample.about)
-    cells = {name: [sample.about.get(name, "") for sample in samples] for name in names}
+    names = dict.fromkeys(name for sample in samples for name in sample.cells)
+    cells = {name: [sample.cells.get(name, "") for sample in samples] for name in names}
     blocks = [replace(shard, samples=tuple(samples)).block()] if samples else []
     return _Index([f"{shard.address}/{sample.name}" for sample in samples], cells, blocks, [*shard.skipped, *skipped])
 
 
-def _with_labels(shard: TarShard, classes: Sequence[str]) -> tuple[list[Sample], list[Skipped]]:
+def _with_labels(shard: TarShard, classes: Sequence[str]) -> tuple[list[TarSample], list[Skipped]]:
     """Return the samples with their labels by name, and those that have none though others do."""
-    if not any({"label", "labels"} & set(sample.about) for sample in shard.samples):
+    if not any({"label", "labels"} & set(sample.cells) for sample in shard.samples):
         places = label_places([sample.name for sample in shard.samples])
         if len(places) < len(shard.samples):
             return list(shard.samples), []
         return [_in_folder(sample, *places[sample.name]) for sample in shard.samples], []
     samples, skipped = [], []
     for sample in shard.samples:
-        about = dict(sample.about)
-        if sample.number is not None and about.get("label") == str(sample.number) and sample.number < len(classes):
-            about["label"] = classes[sample.number]
-        if about.get("label") or "labels" in about:
-            samples.append(replace(sample, about=about))
+        cells = dict(sample.cells)
+        if sample.number is not None and cells.get("label") == str(sample.number) and sample.number < len(classes):
+            cells["label"] = classes[sample.number]
+        if cells.get("label") or "labels" in cells:
+            samples.append(replace(sample, cells=cells))
         else:
             skipped.append(Skipped(file=f"{shard.address}/{sample.name}", reason="it has no label (.cls or .json)."))
     return samples, skipped
 
 
-def _in_folder(sample: Sample, label: str, split: str) -> Sample:
-    return replace(sample, about={"label": label, **({"split": split} if split else {}), **sample.about})
+def _in_folder(sample: TarSample, label: str, split: str) -> TarSample:
+    return replace(sample, cells={"label": label, **({"split": split} if split else {}), **sample.cells})
 
 
 def _class_names(shard: str) -> list[str]:

@@ -26,14 +26,14 @@ TEXTS = ("text", "texts", "caption")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
+class TarSample:
     """What a shard holds of one image."""
 
     key: str  # its name without suffix
     name: str  # of the image
     start: int  # position of the image
     size: int  # bytes of it
-    about: dict[str, str] = field(default_factory=dict)  # cells: label or labels, split, domain, group, text_0, ...
+    cells: dict[str, str] = field(default_factory=dict)  # cells: label or labels, split, domain, group, text_0, ...
     number: int | None = None  # of its label, where that is a number (``.cls``)
 
 
@@ -42,13 +42,15 @@ class TarShard:
     """The samples of a tar file."""
 
     address: str
-    samples: tuple[Sample, ...]
+    samples: tuple[TarSample, ...]
     skipped: tuple[Skipped, ...]
     stamp: tuple[int, ...]  # size and time of the file when it was read
 
     def block(self) -> Block:
         """Return what fetches its images, which holds no sample."""
-        starts, sizes = (np.array([getattr(one, what) for one in self.samples], np.int64) for what in ("start", "size"))
+        starts, sizes = (
+            np.array([getattr(sample, name) for sample in self.samples], np.int64) for name in ("start", "size")
+        )
         return Block(rows=len(starts), fetch=_Fetch(self.address, self.stamp, starts, sizes))
 
 
@@ -66,8 +68,8 @@ class _Fetch:
         if stamp_of(file, self.address) != self.stamp:
             file.close()
             raise DataError(f'"{self.address}" was changed while it was being used. Run the command again.')
-        copied = self.stamp[0] if is_copied(self.address) else 0
-        return Content(file=file, starts=self.starts, sizes=self.sizes, copied=copied)
+        disk_bytes = self.stamp[0] if is_copied(self.address) else 0
+        return Content(file=file, starts=self.starts, sizes=self.sizes, disk_bytes=disk_bytes)
 
 
 class _Headers:
@@ -99,23 +101,23 @@ def read_tar(address: str) -> TarShard:
 
 def stamp_of(file: BinaryIO, address: str) -> tuple[int, ...]:
     """Return what identifies a version of a shard; for a copy only the size."""
-    about = os.fstat(file.fileno())
-    return (about.st_size,) if is_copied(address) else (about.st_size, about.st_mtime_ns)
+    stat = os.fstat(file.fileno())
+    return (stat.st_size,) if is_copied(address) else (stat.st_size, stat.st_mtime_ns)
 
 
-def _samples(file: BinaryIO, address: str, skipped: list[Skipped]) -> Iterator[Sample]:
+def _samples(file: BinaryIO, address: str, skipped: list[Skipped]) -> Iterator[TarSample]:
     members: list[tarfile.TarInfo] = []
-    seen: set[str] = set()
+    names_read: set[str] = set()
     for member in chain(tar_members(file, address, skipped), [None]):
         if members and (member is None or sample_key(member.name) != sample_key(members[0].name)):
             key = sample_key(members[0].name)
             try:
-                if key in seen:
+                if key in names_read:
                     raise DataError("its name is in the shard twice. Rename it.")
                 yield _sample(file, key, members)
             except DataError as error:
                 skipped.append(Skipped(file=f"{address}/{members[0].name}", reason=str(error)))
-            seen.add(key)
+            names_read.add(key)
             members = []
         if member is not None:
             members.append(member)
@@ -151,26 +153,26 @@ def sample_key(name: str) -> str:
     return folder + slash + file.partition(".")[0]
 
 
-def _sample(file: BinaryIO, key: str, members: Sequence[tarfile.TarInfo]) -> Sample:
+def _sample(file: BinaryIO, key: str, members: Sequence[tarfile.TarInfo]) -> TarSample:
     images = [member for member in members if is_image(member.name)]
     if not images:
         raise DataError("no image is among its members.")
     if images[0].size > MAX_BYTES:
         raise DataError(f"it has {images[0].size} bytes; the limit is {MAX_BYTES}. Make it smaller.")
     by_suffix = {member.name[len(key) + 1 :].lower(): member for member in members}
-    about: dict[str, str] = {}
+    cells: dict[str, str] = {}
     number = None
     if "txt" in by_suffix:
-        about["text_0"] = _text(file, by_suffix["txt"])
+        cells["text_0"] = _text(file, by_suffix["txt"])
     if "cls" in by_suffix:
         word = _text(file, by_suffix["cls"])
         number = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else None
-        about["label"] = word
+        cells["label"] = word
     if "json" in by_suffix:
-        about |= _cells(_text(file, by_suffix["json"]))
-        about = {name: cell for name, cell in about.items() if name != "label" or "labels" not in about}
+        cells |= _cells(_text(file, by_suffix["json"]))
+        cells = {name: cell for name, cell in cells.items() if name != "label" or "labels" not in cells}
     first = images[0]
-    return Sample(key=key, name=first.name, start=first.offset_data, size=first.size, about=about, number=number)
+    return TarSample(key=key, name=first.name, start=first.offset_data, size=first.size, cells=cells, number=number)
 
 
 def _text(file: BinaryIO, member: tarfile.TarInfo) -> str:
@@ -185,20 +187,22 @@ def _text(file: BinaryIO, member: tarfile.TarInfo) -> str:
 def _cells(text: str) -> dict[str, str]:
     """Return what the JSON of a sample says, as the cells of a table; other entries mean nothing here."""
     try:
-        about = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         raise DataError("its JSON cannot be read.") from None
-    if not isinstance(about, dict):
+    if not isinstance(document, dict):
         raise DataError("its JSON is not an object.")
     cells: dict[str, str] = {}
     for name in MARKS:
-        value: Any = about.get(name)
-        if isinstance(value, list) and name == "labels" and all(isinstance(each, str) for each in value):
+        value: Any = document.get(name)
+        if isinstance(value, list) and name == "labels" and all(isinstance(text_value, str) for text_value in value):
             value = ";".join(value)
         if isinstance(value, str | int) and not isinstance(value, bool):
             cells[name] = str(value).strip().replace("\0", "")
     texts = [
-        each for name in TEXTS for each in (about[name] if isinstance(about.get(name), list) else [about.get(name)])
+        text_value
+        for name in TEXTS
+        for text_value in (document[name] if isinstance(document.get(name), list) else [document.get(name)])
     ]
-    lines = [each for each in texts if isinstance(each, str) and each.strip()]
+    lines = [text_value for text_value in texts if isinstance(text_value, str) and text_value.strip()]
     return cells | {f"text_{i}": line.strip() for i, line in enumerate(lines)}

@@ -40,8 +40,8 @@ def group_columns(
         raise DataError(f"Grouping by {by} needs image files. Group by lookalike.")
     if by == "folder":
         return {"groups": _folders(files, labels)}
-    taken = moments(files) if by == "exif" else ()
-    return {"moments": taken, "groups": bursts(taken)} if taken else {"groups": ()}
+    times = moments(files) if by == "exif" else ()
+    return {"moments": times, "groups": bursts(times)} if times else {"groups": ()}
 
 
 def check_grouping(by: str) -> None:
@@ -59,14 +59,14 @@ def moments(files: Sequence[str]) -> tuple[str, ...]:
 def _moment(file: str) -> str:
     try:
         with open_regular(file_of(file)) as stream, Image.open(stream) as image:
-            about = image.getexif()
-            more = about.get_ifd(ExifTags.IFD.Exif)
-        taken = more.get(ExifTags.Base.DateTimeOriginal) or more.get(ExifTags.Base.DateTimeDigitized)
+            exif = image.getexif()
+            details = exif.get_ifd(ExifTags.IFD.Exif)
+        taken = details.get(ExifTags.Base.DateTimeOriginal) or details.get(ExifTags.Base.DateTimeDigitized)
         time = datetime.strptime(str(taken).strip("\0 "), "%Y:%m:%d %H:%M:%S").isoformat()
     except Exception:  # not an image, no EXIF, or a non-standard date
         return ""
-    part = "".join(filter(str.isdigit, str(more.get(ExifTags.Base.SubsecTimeOriginal, ""))))
-    camera = " ".join(str(about.get(tag, "")).strip("\0 ") for tag in (ExifTags.Base.Make, ExifTags.Base.Model))
+    part = "".join(filter(str.isdigit, str(details.get(ExifTags.Base.SubsecTimeOriginal, ""))))
+    camera = " ".join(str(exif.get(tag, "")).strip("\0 ") for tag in (ExifTags.Base.Make, ExifTags.Base.Model))
     return f"{time}.{part or 0} {' '.join(camera.split())}".strip()
 
 
@@ -121,32 +121,32 @@ def divide(
     group whole (``group``, see ``split.grouping``); None uses the groups of the data.
     """
     dataset = _regroup(dataset, group)
-    whole = pool(dataset)
+    pooled = pool(dataset)
     if kind == "stratified":
-        rows = divide_groups(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
+        rows = divide_groups(pooled.groups or [""] * len(pooled), pooled.strata, Shares(), seed)
     elif kind == "grouped":
-        _check_column(dataset.name, "group", whole.groups)
-        rows = divide_groups(whole.groups, whole.strata, Shares(), seed)
+        _check_column(dataset.name, "group", pooled.groups)
+        rows = divide_groups(pooled.groups, pooled.strata, Shares(), seed)
     elif kind == "domain":
-        _check_column(dataset.name, "domain", whole.domains)
+        _check_column(dataset.name, "domain", pooled.domains)
         if domain is None:
-            domains = listing(sorted(set(whole.domains)))
+            domains = listing(sorted(set(pooled.domains)))
             raise UsageError(f"Say which domain to hold out with --held-out. Domains: {domains}.")
-        rows = hold_out_domain(whole.strata, whole.domains, domain, seed)
+        rows = hold_out_domain(pooled.strata, pooled.domains, domain, seed)
     elif kind == "zero-shot" and dataset.multilabel:
         raise UsageError(
             f'Several labels may be true of one image of "{dataset.name}", so none can be unseen as a whole.'
         )
     elif kind == "zero-shot":
-        parts = zero_shot(whole.targets, dataset.labels.names, seed=seed)
+        parts = zero_shot(pooled.targets, dataset.labels.names, seed=seed)
         rows = {"train": parts["train"]}
         for split in ("val", "test"):
             rows[split] = np.sort(np.concatenate([parts[f"{split}_seen"], parts[f"{split}_unseen"]]))
     else:
         raise UsageError(f'No kind of split "{kind}".{suggest(kind, KINDS)} Kinds: {listing(KINDS)}.')
-    divided = resplit(dataset, rows)
-    refuse_leaks(divided)
-    return divided
+    result = resplit(dataset, rows)
+    refuse_leaks(result)
+    return result
 
 
 def group_by(dataset: Dataset, group: Grouping | None, seed: int = 0) -> Dataset:
@@ -156,8 +156,8 @@ def group_by(dataset: Dataset, group: Grouping | None, seed: int = 0) -> Dataset
     dataset = _regroup(dataset, group)
     if dataset.own_splits:
         return dataset
-    whole = pool(dataset)
-    rows = divide_groups(whole.groups or [""] * len(whole), whole.strata, Shares(), seed)
+    pooled = pool(dataset)
+    rows = divide_groups(pooled.groups or [""] * len(pooled), pooled.strata, Shares(), seed)
     return replace(resplit(dataset, rows), own_splits=False)
 
 
@@ -165,12 +165,12 @@ def _regroup(dataset: Dataset, group: Grouping | None) -> Dataset:
     """Group all images, across splits; None repeats the current kind of grouping."""
     by = cast("Grouping", group or dataset.grouping)
     check_grouping(by)
-    whole = pool(dataset)
+    pooled = pool(dataset)
     if group == "column":
-        _check_column(dataset.name, "group", whole.groups if dataset.grouping == by else ())
+        _check_column(dataset.name, "group", pooled.groups if dataset.grouping == by else ())
     if by == "column" or (by == "none" and dataset.grouping == "column"):
         return dataset
-    columns = group_columns(by, whole.images, whole.files, whole.words(dataset.labels.names))
+    columns = group_columns(by, pooled.images, pooled.files, pooled.words(dataset.labels.names))
     parts = {name: dataset.splits[name] for name in SPLITS if name in dataset.splits}
     splits, start = {}, 0
     for name, part in parts.items():
@@ -191,17 +191,17 @@ def pool(dataset: Dataset) -> Split:
     division. Fields that some splits lack (texts, domains, groups) are blank there.
     """
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
-    filled = [part for part in parts if len(part)] or parts[:1]
+    nonempty = [part for part in parts if len(part)] or parts[:1]
     pieces: dict[str, tuple[object, ...]] = {}
     for what in COLUMNS:
-        if what == "files" or any(getattr(part, what) for part in filled):
+        if what == "files" or any(getattr(part, what) for part in nonempty):
             blank: object = {"texts": (), "weights": 1.0}.get(what, "")
-            pieces[what] = tuple(each for part in filled for each in getattr(part, what) or [blank] * len(part))
+            pieces[what] = tuple(value for part in nonempty for value in getattr(part, what) or [blank] * len(part))
     pieces["files"] = tuple(file or f"image {i}" for i, file in enumerate(pieces["files"]))
-    whole = Split(
-        images=join([part.images for part in filled]), targets=np.concatenate([part.targets for part in filled])
+    pooled = Split(
+        images=join([part.images for part in nonempty]), targets=np.concatenate([part.targets for part in nonempty])
     )
-    return replace(whole, **pieces)  # type: ignore[arg-type]
+    return replace(pooled, **pieces)  # type: ignore[arg-type]
 
 
 def resplit(dataset: Dataset, rows: Mapping[str, npt.ArrayLike]) -> Dataset:
@@ -209,15 +209,15 @@ def resplit(dataset: Dataset, rows: Mapping[str, npt.ArrayLike]) -> Dataset:
 
     The previous splits are discarded; images in no new split are left out.
     """
-    whole = pool(dataset)
+    pooled = pool(dataset)
     parts = {name: np.asarray(part, np.int64) for name, part in rows.items()}
     every = np.concatenate([*parts.values(), np.empty(0, np.int64)])
-    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(whole):
-        raise UsageError(f"Rows must be in 0..{len(whole) - 1}; given {int(every.min())} to {int(every.max())}.")
+    if len(every) and not 0 <= int(every.min()) <= int(every.max()) < len(pooled):
+        raise UsageError(f"Rows must be in 0..{len(pooled) - 1}; given {int(every.min())} to {int(every.max())}.")
     rows_once, times = np.unique(every, return_counts=True)
     if len(rows_once) < len(every):
         raise UsageError(
             f"A row may be in one split only and once; given more than once: {listing(map(str, rows_once[times > 1].tolist()))}."
         )
-    ordered = [name for name in SPLITS if name in parts] + [name for name in parts if name not in SPLITS]
-    return replace(dataset, splits={name: whole.select(parts[name]) for name in ordered}, own_splits=True)
+    names = [name for name in SPLITS if name in parts] + [name for name in parts if name not in SPLITS]
+    return replace(dataset, splits={name: pooled.select(parts[name]) for name in names}, own_splits=True)

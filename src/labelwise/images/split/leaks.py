@@ -7,12 +7,12 @@ import numpy as np
 
 from labelwise.images.dataset import SPLITS, Dataset
 from labelwise.images.images import join
-from labelwise.images.split.lookalikes import LIKENESS, alike, fingerprints
+from labelwise.images.split.lookalikes import LIKENESS, fingerprints, similar_pairs
 from labelwise.support.errors import DataError, UsageError, listing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ImagePlace:
     """Where an image is: its split, its row there, its file (or, as in ``pool``, "image 3"), its label or blank."""
 
     split: str
@@ -28,13 +28,15 @@ class Place:
 class LeakReport:
     """Files, images and groups shared by splits. Each entry lists the places of one of them."""
 
-    files: tuple[tuple[Place, ...], ...]  # each file that is in more than one split
-    images: tuple[tuple[Place, ...], ...]  # each image whose bytes are in more than one split, under different names
+    files: tuple[tuple[ImagePlace, ...], ...]  # each file that is in more than one split
+    images: tuple[
+        tuple[ImagePlace, ...], ...
+    ]  # each image whose bytes are in more than one split, under different names
     # each group that is in more than one split, with its first image in each
-    groups: tuple[tuple[str, tuple[Place, ...]], ...]
+    groups: tuple[tuple[str, tuple[ImagePlace, ...]], ...]
     duplicates: int  # how many images have the same bytes as an earlier one of their split
     # each image whose bytes occur with different labels, in one split or in several
-    conflicts: tuple[tuple[Place, ...], ...]
+    conflicts: tuple[tuple[ImagePlace, ...], ...]
 
     @property
     def count(self) -> int:
@@ -52,8 +54,8 @@ class LeakReport:
 class Lookalike:
     """An image and the most similar image of an earlier split."""
 
-    image: Place  # the image, of val or test
-    twin: Place  # the image of an earlier split
+    image: ImagePlace  # the image, of val or test
+    twin: ImagePlace  # the image of an earlier split
     likeness: float  # the correlation of their thumbnails, at most 1
 
 
@@ -63,13 +65,13 @@ def check_leaks(dataset: Dataset) -> LeakReport:
     parts = [dataset.splits[name] for name in SPLITS if name in dataset.splits]
     own = dataset.grouping == "column"  # other groups are lookalikes, which prove nothing
     groups = [group for part in parts for group in (part.groups if own else ()) or [""] * len(part)]
-    equal = _places_by_key([each for part in parts for each in part.images.digests()], places).values()
+    equal = _places_by_key([digest for part in parts for digest in part.images.digests()], places).values()
     return LeakReport(
-        files=tuple(_across(_places_by_key([place.file for place in places], places)).values()),
+        files=tuple(_across_splits(_places_by_key([place.file for place in places], places)).values()),
         images=tuple(same for same in equal if len(_splits_of(same)) > 1 and len({place.file for place in same}) > 1),
         groups=tuple(
             (str(name), tuple({place.split: place for place in reversed(same)}[split] for split in _splits_of(same)))
-            for name, same in _across(_places_by_key(groups, places)).items()
+            for name, same in _across_splits(_places_by_key(groups, places)).items()
             if name
         ),
         duplicates=sum(len(same) - len(_splits_of(same)) for same in equal),
@@ -82,10 +84,10 @@ def refuse_leaks(dataset: Dataset) -> None:
     report = check_leaks(dataset)
     if report.count:
         first = report.offenders()[:10]
-        more = f"; and {report.count - len(first)} more" if report.count > len(first) else ""
+        ending = f"; and {report.count - len(first)} more" if report.count > len(first) else ""
         raise DataError(
             f'"{dataset.name}" has {report.count} files, images or groups in more than one split, so a test is too optimistic: '
-            f"{'; '.join(first)}{more}. Keep each in one split, or split the data by groups."
+            f"{'; '.join(first)}{ending}. Keep each in one split, or split the data by groups."
         )
 
 
@@ -105,13 +107,13 @@ def near_duplicates(dataset: Dataset, *, likeness: float = LIKENESS) -> tuple[Lo
         prints = np.concatenate([fingerprints(part.images)[0] for part in parts])
     split = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     best, twins = np.zeros(len(prints), np.float32), np.full(len(prints), -1)
-    for first, second, values in alike(prints, likeness):  # rows are in the order of splits
-        across = split[first] < split[second]
-        first, second, values = first[across], second[across], values[across]
+    for first, second, values in similar_pairs(prints, likeness):  # rows are in the order of splits
+        crosses_splits = split[first] < split[second]
+        first, second, values = first[crosses_splits], second[crosses_splits], values[crosses_splits]
         order = np.argsort(values, kind="stable")  # the last, most similar, match of an image stays
-        one, other, value = first[order], second[order], values[order]
-        more = value > best[other]
-        best[other[more]], twins[other[more]] = value[more], one[more]
+        one, twin, value = first[order], second[order], values[order]
+        is_better = value > best[twin]
+        best[twin[is_better]], twins[twin[is_better]] = value[is_better], one[is_better]
     rows = np.flatnonzero(twins >= 0)
     rows, places = rows[np.argsort(-best[rows], kind="stable")], _places(dataset)
     return tuple(
@@ -119,29 +121,29 @@ def near_duplicates(dataset: Dataset, *, likeness: float = LIKENESS) -> tuple[Lo
     )
 
 
-def _places(dataset: Dataset) -> list[Place]:
+def _places(dataset: Dataset) -> list[ImagePlace]:
     """Return the place of each image, in the order of train, val and test."""
-    places: list[Place] = []
+    places: list[ImagePlace] = []
     for split in (name for name in SPLITS if name in dataset.splits):
         part = dataset.splits[split]
         files = part.files or [""] * len(part)
         for row, (file, label) in enumerate(zip(files, part.words(dataset.labels.names), strict=True)):
-            places.append(Place(split=split, row=row, file=file or f"image {len(places)}", label=label))
+            places.append(ImagePlace(split=split, row=row, file=file or f"image {len(places)}", label=label))
     return places
 
 
-def _places_by_key(keys: Sequence[Hashable], places: Sequence[Place]) -> dict[Hashable, tuple[Place, ...]]:
+def _places_by_key(keys: Sequence[Hashable], places: Sequence[ImagePlace]) -> dict[Hashable, tuple[ImagePlace, ...]]:
     """Return the places of the images that share a key, for each shared key."""
-    groups: dict[Hashable, list[Place]] = {}
+    groups: dict[Hashable, list[ImagePlace]] = {}
     for key, place in zip(keys, places, strict=True):
         groups.setdefault(key, []).append(place)
     return {key: tuple(every) for key, every in groups.items() if len(every) > 1}
 
 
-def _across(groups: Mapping[Hashable, tuple[Place, ...]]) -> dict[Hashable, tuple[Place, ...]]:
+def _across_splits(groups: Mapping[Hashable, tuple[ImagePlace, ...]]) -> dict[Hashable, tuple[ImagePlace, ...]]:
     return {key: places for key, places in groups.items() if len(_splits_of(places)) > 1}
 
 
-def _splits_of(places: Sequence[Place]) -> list[str]:
+def _splits_of(places: Sequence[ImagePlace]) -> list[str]:
     """Return the splits these places are in, each once."""
     return list(dict.fromkeys(place.split for place in places))

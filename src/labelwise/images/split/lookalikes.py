@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelwise.images.decode.headers import SHAPE, SIDE, fingerprint
+from labelwise.images.file_images import StoredImages
 from labelwise.images.images import FeatureRows, Images, Unreadable
-from labelwise.images.stored import StoredImages
 from labelwise.support.processes import all_gather, current_group
 from labelwise.support.rows import connected_groups, unit_rows
 
@@ -62,10 +62,10 @@ def _read(images: Images) -> tuple[Prints, dict[int, str]]:
     return prints, faults
 
 
-def alike(prints: Prints, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
+def similar_pairs(prints: Prints, likeness: float = LIKENESS) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
     """Yield all pairs of rows that look alike, smaller row first, and their similarity, in blocks."""
     for first, second in _near(prints, likeness):
-        yield _alike((prints, prints), first, second, likeness)
+        yield _keep_similar((prints, prints), first, second, likeness)
 
 
 def lookalike_groups(images: Images, likeness: float = LIKENESS) -> tuple[str, ...]:
@@ -73,10 +73,10 @@ def lookalike_groups(images: Images, likeness: float = LIKENESS) -> tuple[str, .
     prints = fingerprints(images)[0]
     member = np.arange(len(prints))
     for first, second in _near(prints, likeness):
-        apart = member[first] != member[second]
-        one, other, _ = _alike((prints, prints), first[apart], second[apart], likeness)
-        if len(one):
-            member = join_groups(member, one, other)
+        separate = member[first] != member[second]
+        left, right, _ = _keep_similar((prints, prints), first[separate], second[separate], likeness)
+        if len(left):
+            member = join_groups(member, left, right)
     return name_groups("lookalike", member)
 
 
@@ -128,21 +128,21 @@ def near(places: Places, others: Places, likeness: float) -> Iterator[tuple[Rows
     if not len(places) or not len(others):
         return
     for count in _DIRECTIONS:  # few are quick, and enough unless most images are much alike
-        here, tree = places[:, :count], cKDTree(others[:, :count])
-        some = here[:: max(1, len(here) // _SAMPLE)]
-        total = int(tree.query_ball_point(some, radius, return_length=True).mean() * len(here))
+        own_places, tree = places[:, :count], cKDTree(others[:, :count])
+        some = own_places[:: max(1, len(own_places) // _SAMPLE)]
+        total = int(tree.query_ball_point(some, radius, return_length=True).mean() * len(own_places))
         if total <= _PAIRS and itself:
             pairs = tree.query_pairs(radius, output_type="ndarray")
             yield pairs[:, 0], pairs[:, 1]
             return
         if total <= _PAIRS:
             break
-    step = max(1, len(here) * _PAIRS // max(1, total))
-    for start in range(0, len(here), step):
-        pairs = cKDTree(here[start : start + step]).sparse_distance_matrix(tree, radius, output_type="ndarray")
+    step = max(1, len(own_places) * _PAIRS // max(1, total))
+    for start in range(0, len(own_places), step):
+        pairs = cKDTree(own_places[start : start + step]).sparse_distance_matrix(tree, radius, output_type="ndarray")
         first, second = pairs["i"] + start, pairs["j"]
-        ahead = first < second if itself else slice(None)
-        yield first[ahead], second[ahead]
+        in_order = first < second if itself else slice(None)
+        yield first[in_order], second[in_order]
 
 
 def pairs_between(
@@ -150,18 +150,18 @@ def pairs_between(
 ) -> Iterator[tuple[Rows, Rows, NDArray[np.float32]]]:
     """Yield the pairs of rows of two sets that look alike, and their similarity; see ``near``."""
     for first, second in near(*places, likeness):
-        yield _alike(prints, first, second, likeness)
+        yield _keep_similar(prints, first, second, likeness)
 
 
-def _alike(
+def _keep_similar(
     prints: tuple[Prints, Prints], first: Rows, second: Rows, likeness: float
 ) -> tuple[Rows, Rows, NDArray[np.float32]]:
     """Filter candidate pairs to those that look alike; also return their similarity."""
-    here, there = prints
+    first_prints, second_prints = prints
     values = np.empty(len(first), np.float32)
     for start in range(0, len(first), _CHUNK * 64):
         some = slice(start, start + _CHUNK * 64)
-        values[some] = np.einsum("ij,ij->i", here[first[some]], there[second[some]])
+        values[some] = np.einsum("ij,ij->i", first_prints[first[some]], second_prints[second[some]])
     values = np.minimum(values, 1)
-    enough = values >= likeness - 1e-5
-    return first[enough], second[enough], values[enough]
+    is_alike = values >= likeness - 1e-5
+    return first[is_alike], second[is_alike], values[is_alike]

@@ -30,12 +30,12 @@ def val_share(targets: npt.ArrayLike) -> float:
     return min(VAL_SHARE, max(ENOUGH, OF_EACH * len(np.unique(targets))) / max(1, len(targets)))
 
 
-def split_name(spelling: str, where: str) -> str:
-    """Return train, val or test for any spelling of a split; ``where`` begins the error for any other word."""
+def split_name(spelling: str, place: str) -> str:
+    """Return train, val or test for any spelling of a split; ``place`` begins the error for any other word."""
     name = SPELLINGS.get(spelling.strip().casefold())
     if name is None:
         raise DataError(
-            f'{where}unknown split "{spelling}".{suggest(spelling, SPELLINGS)} Splits are train, val and test.'
+            f'{place}unknown split "{spelling}".{suggest(spelling, SPELLINGS)} Splits are train, val and test.'
         )
     return name
 
@@ -71,8 +71,8 @@ def stratify(targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Arr
 
 def _by_share(shares: Shares) -> list[str]:
     """Return the splits with a positive share: train, then by descending share."""
-    others = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
-    return [name for name in ("train", *others) if getattr(shares, name) > 0]
+    later_splits = sorted(("test", "val"), key=lambda name: -float(getattr(shares, name)))
+    return [name for name in ("train", *later_splits) if getattr(shares, name) > 0]
 
 
 def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[str] = ()) -> tuple[Array, Array]:
@@ -86,33 +86,35 @@ def split_off(targets: npt.ArrayLike, share: float, seed: int, groups: Sequence[
     if any(groups):
         parts = divide_groups(groups, targets, Shares(train=1 - share, val=share, test=0), seed)
         return parts["train"], parts["val"]
-    rest, out = _divide(targets, [1 - share, share], seed)
-    return rest, out
+    kept_rows, split_rows = _divide(targets, [1 - share, share], seed)
+    return kept_rows, split_rows
 
 
 def leave_one_domain_out(domains: Sequence[str], domain: str) -> dict[str, Array]:
     """Return train rows, from all domains but one, and test rows, from that one."""
-    known = sorted(set(domains))
-    if domain not in known:
-        raise UsageError(f'No domain "{domain}".{suggest(domain, known)} Domains: {listing(known) or "none"}.')
-    if len(known) < 2:
+    domain_names = sorted(set(domains))
+    if domain not in domain_names:
+        raise UsageError(
+            f'No domain "{domain}".{suggest(domain, domain_names)} Domains: {listing(domain_names) or "none"}.'
+        )
+    if len(domain_names) < 2:
         raise DataError(f'All images are of the domain "{domain}", so nothing is left to train on.')
-    inside = np.array([each == domain for each in domains])
+    inside = np.array([name == domain for name in domains])
     return {"train": np.flatnonzero(~inside), "test": np.flatnonzero(inside)}
 
 
 def hold_out_domain(targets: npt.ArrayLike, domains: Sequence[str], domain: str, seed: int) -> dict[str, Array]:
     """Return the rows of one domain as test; a tenth of each label and domain of the others is val, the rest train."""
     rows = leave_one_domain_out(domains, domain)
-    rest, val = split_off(strata(targets, domains)[rows["train"]], VAL_SHARE, seed)
-    return {"train": rows["train"][rest], "val": rows["train"][val], "test": rows["test"]}
+    train_rows, val = split_off(strata(targets, domains)[rows["train"]], VAL_SHARE, seed)
+    return {"train": rows["train"][train_rows], "val": rows["train"][val], "test": rows["test"]}
 
 
 def strata(targets: npt.ArrayLike, domains: Sequence[str]) -> Array:
     """Return the strata of images ``[n]``: labels, or pairs of label and domain."""
     targets = np.asarray(targets)
-    known = {name: i for i, name in enumerate(sorted(set(domains)))}
-    return targets * len(known) + np.array([known[name] for name in domains]) if known else targets
+    codes = {name: i for i, name in enumerate(sorted(set(domains)))}
+    return targets * len(codes) + np.array([codes[name] for name in domains]) if codes else targets
 
 
 def divide_groups(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares, seed: int) -> dict[str, Array]:
@@ -135,9 +137,9 @@ def divide_groups(groups: Sequence[str], targets: npt.ArrayLike, shares: Shares,
     home, large = np.full(len(counts), -1), counts.sum(1) > 1
     home[large] = _place_groups(counts[large], wanted, seed)
     room = wanted - np.stack([counts[home == i].sum(0) for i in range(len(names))])
-    alone = np.flatnonzero(~large[member])
-    for rows in _shuffle_classes(np.asarray(targets)[alone], seed):
-        own = member[alone[rows]]
+    small_groups = np.flatnonzero(~large[member])
+    for rows in _shuffle_classes(np.asarray(targets)[small_groups], seed):
+        own = member[small_groups[rows]]
         column = counts[own[0]].argmax()
         free = room[:, column].clip(0)
         partly = len(own) < counts[:, column].sum() and free.sum() > 0  # groups have taken some of its shares
@@ -204,9 +206,9 @@ def zero_shot(
     """
     present = [names[i] for i in np.unique(targets).tolist() if i >= 0]
     order = [present[i] for i in Draws(seed).permutation(len(present)).tolist()]
-    for what, part in (("held-out", held_out), ("unseen", unseen)):
+    for kind, part in (("held-out", held_out), ("unseen", unseen)):
         if isinstance(part, int | float) and not 0 <= part < 1:
-            raise UsageError(f"The share of {what} classes must be at least 0 and below 1; given {part}.")
+            raise UsageError(f"The share of {kind} classes must be at least 0 and below 1; given {part}.")
     if isinstance(unseen, int | float):
         last = order[: max(1, round(unseen * len(present))) if unseen else 0]
     else:
@@ -224,9 +226,9 @@ def zero_shot(
             f"{len(set(last))} unseen. At least two to train on and one unseen are needed."
         )
     classes = [[i for i, name in enumerate(names) if name in part] for part in (first, middle, last)]
-    seen, val_unseen, test_unseen = (np.flatnonzero(np.isin(targets, labels)) for labels in classes)
-    parts = _divide(np.asarray(targets)[seen], [(1 - share) ** 2, share, share * (1 - share)], seed)
-    train, test_seen, val_seen = (seen[part] for part in parts)
+    seen_rows, val_unseen, test_unseen = (np.flatnonzero(np.isin(targets, labels)) for labels in classes)
+    parts = _divide(np.asarray(targets)[seen_rows], [(1 - share) ** 2, share, share * (1 - share)], seed)
+    train, test_seen, val_seen = (seen_rows[part] for part in parts)
     return {
         "train": train,
         "val_seen": val_seen,
@@ -260,9 +262,9 @@ def _counts(size: int, shares: Sequence[float]) -> list[int]:
     """Return the size of each part of ``size`` images by largest remainders; no part is empty if possible."""
     if size <= len(shares):
         return [int(i < size) for i in range(len(shares))]
-    wanted = [size * share for share in shares]
-    counts = [math.floor(want) for want in wanted]
-    by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - wanted[i])
+    sizes = [size * share for share in shares]
+    counts = [math.floor(want) for want in sizes]
+    by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - sizes[i])
     for i in by_remainder[: size - sum(counts)]:
         counts[i] += 1
     while 0 in counts:
@@ -278,20 +280,20 @@ def _group_counts(member: np.ndarray, targets: npt.ArrayLike) -> np.ndarray:
     return np.bincount(member * size[1] + classes, minlength=size[0] * size[1]).reshape(size)
 
 
-def _place_groups(counts: np.ndarray, wanted: np.ndarray, seed: int) -> np.ndarray:
+def _place_groups(counts: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
     """Return the split of each group ``[g]``, from counts by group and label ``[g, k]`` and targets by split ``[s, k]``."""
-    have = np.zeros_like(wanted)
+    have = np.zeros_like(sizes)
     home = np.full(len(counts), -1)
     order = np.random.default_rng(seed).permutation(len(counts))
     order = order[np.argsort(-counts[order].sum(1), kind="stable")]
     for _ in range(20):  # the distance falls with every move, so this ends; most data need three rounds
         before = home.copy()
         for group in order:
-            added = counts[group]
+            counts_of_group = counts[group]
             if home[group] >= 0:
-                have[home[group]] -= added
-            home[group] = ((2 * (have - wanted) + added) * added / wanted).sum(1).argmin()
-            have[home[group]] += added
+                have[home[group]] -= counts_of_group
+            home[group] = ((2 * (have - sizes) + counts_of_group) * counts_of_group / sizes).sum(1).argmin()
+            have[home[group]] += counts_of_group
         if (home == before).all():
             break
     return home

@@ -15,7 +15,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import word_vectors
 from labelwise.methods.clarel.tokens import tokenise
 from labelwise.methods.shared.head import Centre, Projection, linear
-from labelwise.methods.shared.label_source import LabelSource, flattened
+from labelwise.methods.shared.label_source import LabelSource, flatten
 from labelwise.support.errors import DataError, UsageError
 from labelwise.support.rows import segment_mean, unit_rows
 
@@ -68,7 +68,7 @@ class SentenceReader:
                 'This model reads sentences, but these labels have none. Put a file labels.csv with a column "text" '
                 "next to the data."
             )
-        flat, groups = flattened(labels.texts)
+        flat, groups = flatten(labels.texts)
         parts = [self.read(flat[start : start + CHUNK]) for start in range(0, len(flat), CHUNK)]
         return segment_mean(np.concatenate(parts), groups, len(labels))
 
@@ -95,7 +95,7 @@ class SentenceReader:
         for number in range(3):
             inner = inner if number == 0 else np.maximum(inner, 0)
             inner = self._norm(
-                f"{name}.norms.{number}", self._linear(f"{name}.convs.{number}", _beside(inner, begins, ends))
+                f"{name}.norms.{number}", self._linear(f"{name}.convs.{number}", _next_to(inner, begins, ends))
             )
         x = np.maximum(inner + self._linear(f"{name}.shortcut", x), 0)
         parts = np.split(x, ends[:-1] + 1)
@@ -115,19 +115,19 @@ class SentenceReader:
         inputs = np.zeros((lengths.max(), len(sentences), sentences[0].shape[1]), np.float32)
         for place, sentence in enumerate(order):
             inputs[: lengths[sentence], place] = sentences[sentence]
-        given, own = (self.state[f"lstm.weight_{part}_l0{way}"] for part in ("ih", "hh"))
+        input_weights, own = (self.state[f"lstm.weight_{part}_l0{way}"] for part in ("ih", "hh"))
         bias = self.state[f"lstm.bias_ih_l0{way}"] + self.state[f"lstm.bias_hh_l0{way}"]
         state, cell, total = (np.zeros((len(sentences), own.shape[1]), np.float32) for _ in range(3))
         for step, x in enumerate(inputs):
             m = int((lengths > step).sum())  # the longest sentences come first
-            gates = linear(x[:m], given, bias) + state[:m] @ own.T
+            gates = linear(x[:m], input_weights, bias) + state[:m] @ own.T
             enter, forget, new, leave = np.split(gates, 4, 1)
             cell[:m] = _sigmoid(forget) * cell[:m] + _sigmoid(enter) * np.tanh(new)
             state[:m] = _sigmoid(leave) * np.tanh(cell[:m])
             total[:m] += state[:m]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return total[back]
+        reverse = np.empty_like(order)
+        reverse[order] = np.arange(len(order))
+        return total[reverse]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -187,13 +187,13 @@ class ClarelHead(HeadDefaults):
         texts = self.text_mean + self.reach * (means - self.image_mean)
         way = unit_rows((self.text_mean - self.image_mean)[None])[0]
         past = (means - texts) @ way
-        wanted = self.apart - self.within * (2 * self.reach - 1) / size
-        further = past + np.sqrt(np.maximum(past**2 - ((means - texts) ** 2).sum(1) + wanted, 0))
-        moved: Array = (texts + further[:, None] * way).astype(embeddings.dtype)
-        return moved
+        target = self.apart - self.within * (2 * self.reach - 1) / size
+        further = past + np.sqrt(np.maximum(past**2 - ((means - texts) ** 2).sum(1) + target, 0))
+        shifted: Array = (texts + further[:, None] * way).astype(embeddings.dtype)
+        return shifted
 
 
-def _beside(x: Array, begins: Array, ends: Array) -> Array:
+def _next_to(x: Array, begins: Array, ends: Array) -> Array:
     """Return rows ``[t, c]`` between the one before and the one after of their sentence, or zeros ``[t, 3 c]``."""
     before, after = np.roll(x, 1, 0), np.roll(x, -1, 0)
     before[begins], after[ends] = 0, 0

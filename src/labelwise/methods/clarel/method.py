@@ -16,9 +16,9 @@ from torch.nn.functional import cross_entropy
 from labelwise.core.arrays import LENGTH
 from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
+from labelwise.methods.clarel.caption_retrieval import distances, retrieval_loss
 from labelwise.methods.clarel.head import ClarelHead
-from labelwise.methods.clarel.retrieval import distances, retrieval_loss
-from labelwise.methods.clarel.sentences import ImageTexts, SentenceReader, TextReader, VectorReader
+from labelwise.methods.clarel.sentences import ImageTexts, TextReader, TrainableSentenceReader, TrainableVectorReader
 from labelwise.methods.shared.centring import Centring
 from labelwise.methods.shared.image_method import ImageMethod
 from labelwise.methods.shared.label_source import LabelSource
@@ -28,12 +28,12 @@ from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.optimizers import Optimizer
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import segment_mean
+from labelwise.train.train_data import TrainData
 
 PAIRS = 500  # images whose own texts stand for labels if there are none
 
@@ -45,10 +45,10 @@ class ClarelModel(EncoderModel):
         super().__init__(spec, settings.encoder)
         d, e, k = self.encoder.code_size, settings.code_size, len(spec.labels)
         self.dropout = nn.Dropout(settings.dropout)
-        together = settings.end_to_end and not self.encoder.untrained
-        self.centre = None if together else Centring(d, settings.power)
+        end_to_end = settings.end_to_end and not self.encoder.untrained
+        self.centre = None if end_to_end else Centring(d, settings.power)
         # classifies what the image encoder makes, where that is trained first
-        self.encoder_head = nn.Linear(d, k) if not (together or self.encoder.untrained) else None
+        self.encoder_head = nn.Linear(d, k) if not (end_to_end or self.encoder.untrained) else None
         self.project = nn.Linear(d, e)
         self.source = settings.label_source
         self.reader: TextReader = settings.build_reader(spec.labels)
@@ -86,18 +86,18 @@ class ClarelModel(EncoderModel):
         embeddings = self.encode_all(data.train.images)
         if bool((data.train.targets >= 0).all()):
             images = segment_mean(embeddings, data.train.targets, len(data.labels))
-            within = float((embeddings - images[data.train.targets]).square().sum(1).mean())
+            spread_within = float((embeddings - images[data.train.targets]).square().sum(1).mean())
             texts = self.encode_labels(data.labels).float()
         else:  # without labels each image stands for one
             some = data.train.texts[:PAIRS]
             images = embeddings[: len(some)]
             texts = self.encode_labels(Labels(names=tuple(map(str, range(len(some)))), texts=some)).float()
-            within = 0.0
+            spread_within = 0.0
         image_mean, text_mean = images.mean(0), texts.mean(0)
-        apart, spread = float((images - texts).square().sum(1).mean()), images - image_mean
-        reach = float(((texts - text_mean) * spread).sum() / spread.square().sum().clamp_min(1e-12))
+        distance, centred = float((images - texts).square().sum(1).mean()), images - image_mean
+        reach = float(((texts - text_mean) * centred).sum() / centred.square().sum().clamp_min(1e-12))
         self.places = {"image_mean": array(image_mean), "text_mean": array(text_mean)}
-        self.places |= {"reach": reach, "apart": apart, "within": within}
+        self.places |= {"reach": reach, "apart": distance, "within": spread_within}
 
     def finish(self, embeddings: Tensor) -> Tensor:
         """Return image embeddings ``[n, e]`` from encoded images."""
@@ -172,8 +172,8 @@ class Clarel(ImageMethod):
     def build_reader(self, labels: Labels) -> TextReader:
         """Return the untrained text side."""
         if self.reader == "vectors":
-            return VectorReader(labels, self.label_source, self.code_size, self.dropout)
-        return SentenceReader(
+            return TrainableVectorReader(labels, self.label_source, self.code_size, self.dropout)
+        return TrainableSentenceReader(
             self.sentences, self.longest, self.code_size, filters=self.filters, hidden=self.hidden, dropout=self.dropout
         )
 
@@ -195,9 +195,11 @@ class Clarel(ImageMethod):
         else:
             embeddings = model.encode_all(data.train.images, by=model.encoder)
             model.centre.fit(embeddings)
-            fixed = replace(data, train=replace(data.train, images=embeddings))
+            frozen_data = replace(data, train=replace(data.train, images=embeddings))
             sides = nn.ModuleList([model.project, model.reader, model.image_head, model.text_head])
-            yield replace(self, augment=Augment()).stage(self.name, sides, fixed, self.loss(model, texts, model.finish))
+            yield replace(self, augment=Augment()).stage(
+                self.name, sides, frozen_data, self.loss(model, texts, model.finish)
+            )
         model.fit_examples(data)
 
     def loss(self, model: ClarelModel, texts: ImageTexts, encode: Callable[[Tensor], Tensor]) -> Loss:

@@ -15,12 +15,12 @@ from labelwise.methods.clarel import head
 from labelwise.methods.clarel.text import SentenceEncoder
 from labelwise.methods.clarel.tokens import Instance, Tokens, draw, tokenise, word_table
 from labelwise.methods.shared.centring import Centring
-from labelwise.methods.shared.label_source import LabelSource, flattened
+from labelwise.methods.shared.label_source import LabelSource, flatten
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.tensors import segment_mean
+from labelwise.train.train_data import TrainData
 
 
 class ImageTexts(ABC):
@@ -54,7 +54,7 @@ class TextReader(nn.Module, ABC):
         """Return what the head needs to read labels."""
 
 
-class VectorReader(TextReader):
+class TrainableVectorReader(TextReader):
     """One linear layer over frozen vectors of sentences; those of an image or label are averaged first."""
 
     def __init__(self, labels: Labels, source: LabelSource, code_size: int, drop: float) -> None:
@@ -81,7 +81,7 @@ class VectorReader(TextReader):
         if not data.train.texts or data.labels.texts is None:  # vectors of labels are no vectors of sentences
             self.centre.fit(labels[data.train.targets])
             return VectorTexts(self, labels, labels[:0], torch.zeros_like(data.train.targets))
-        flat, groups = flattened(data.train.texts)
+        flat, groups = flatten(data.train.texts)
         vectors = torch.as_tensor(encode_sentences(flat, self.source.sentences)).to(device)
         self.centre.fit(vectors)
         counts = torch.bincount(torch.from_numpy(groups), minlength=len(data.train))
@@ -96,7 +96,7 @@ class VectorReader(TextReader):
 class VectorTexts(ImageTexts):
     """Vectors of labels ``[k, a]``; of sentences, one image after another ``[m, a]``, and how many each has ``[n]``."""
 
-    def __init__(self, reader: VectorReader, labels: Tensor, table: Tensor, counts: Tensor) -> None:
+    def __init__(self, reader: TrainableVectorReader, labels: Tensor, table: Tensor, counts: Tensor) -> None:
         self.reader, self.labels, self.table, self.counts = reader, labels, table, counts
         self.starts, self.most = counts.cumsum(0) - counts, int(counts.max())
         self.shared = not len(table)
@@ -120,7 +120,7 @@ class VectorTexts(ImageTexts):
         return (self.table[rows] * real[..., None]).sum(1) / real.sum(1, keepdim=True)
 
 
-class SentenceReader(TextReader):
+class TrainableSentenceReader(TextReader):
     """Convolutions and an LSTM over word vectors, see ``SentenceEncoder``.
 
     The table of word vectors is not included in the state: it is found by its name.
@@ -158,7 +158,7 @@ class SentenceReader(TextReader):
 class SentenceTexts(ImageTexts):
     """The words of the sentences of ``labels`` labels, and then of images."""
 
-    reader: SentenceReader
+    reader: TrainableSentenceReader
     tokens: Sequence[Instance]
     labels: int
     shared: bool

@@ -43,7 +43,7 @@ class SentenceEncoder(nn.Module):
         if min(*sizes, hidden, code_size) < 1:
             raise UsageError(f"Sizes must be at least 1; given {vector_size}, {list(filters)}, {hidden}, {code_size}.")
         self.code_size = code_size
-        self.blocks = nn.ModuleList(Block(*pair) for pair in zip(sizes, filters, strict=False))
+        self.blocks = nn.ModuleList(ConvolutionBlock(*pair) for pair in zip(sizes, filters, strict=False))
         self.lstm = nn.LSTM(sizes[-1], hidden, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
         self.project = nn.Linear(2 * hidden, code_size)
@@ -53,23 +53,23 @@ class SentenceEncoder(nn.Module):
 
         Give ``lengths [m]``, words of each sentence, on the CPU: a GPU would have to be waited for.
         """
-        left = lengths.cpu()
-        if int(left.sum()) != len(words) or not len(left) or int(left.min()) < 1:
+        sizes = lengths.cpu()
+        if int(sizes.sum()) != len(words) or not len(sizes) or int(sizes.min()) < 1:
             raise UsageError(
-                f"Each sentence needs at least one word, {len(words)} in all; given {len(left)} lengths that sum to "
-                f"{int(left.sum())}."
+                f"Each sentence needs at least one word, {len(words)} in all; given {len(sizes)} lengths that sum to "
+                f"{int(sizes.sum())}."
             )
         x = words
         for block in self.blocks:
-            x = block(x, Borders.of(left, x.device))
-            left = (left + 1) // 2
-        states, _ = pad_packed_sequence(self.lstm(_packed(x, left))[0])  # zeros behind the end of a sentence
+            x = block(x, Borders.of(sizes, x.device))
+            sizes = (sizes + 1) // 2
+        states, _ = pad_packed_sequence(self.lstm(_pack(x, sizes))[0])  # zeros behind the end of a sentence
         sums = states.sum(0, dtype=torch.promote_types(states.dtype, torch.float32))
-        means = sums / left[:, None].to(x.device, non_blocking=True)
+        means = sums / sizes[:, None].to(x.device, non_blocking=True)
         return self.project(self.dropout(means))  # type: ignore[no-any-return]
 
 
-class Block(nn.Module):
+class ConvolutionBlock(nn.Module):
     """Three convolutions over a word and its two neighbours, next to a shortcut; then the larger of every two words."""
 
     def __init__(self, size_in: int, size_out: int) -> None:
@@ -84,9 +84,9 @@ class Block(nn.Module):
         inner = x
         for number, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
             inner = inner if number == 0 else inner.relu()
-            inner = norm(conv(borders.beside(inner)))
+            inner = norm(conv(borders.join(inner)))
         x = (inner + self.shortcut(x)).relu()
-        return _placed(x, borders.places, 2 * borders.pairs).view(borders.pairs, 2, -1).amax(1)
+        return _scatter(x, borders.places, 2 * borders.pairs).view(borders.pairs, 2, -1).amax(1)
 
 
 class Borders(NamedTuple):
@@ -109,13 +109,13 @@ class Borders(NamedTuple):
         begins, ends, places = (x.to(device, non_blocking=True) for x in (begins, ends, places))
         return cls(begins, ends, places, int(pairs_behind[-1]))
 
-    def beside(self, x: Tensor) -> Tensor:
+    def join(self, x: Tensor) -> Tensor:
         """Return rows ``[t, c]`` between the one before and the one after of their sentence, or zeros ``[t, 3 c]``."""
         before, after = pad(x[:-1], (0, 0, 1, 0)), pad(x[1:], (0, 0, 0, 1))
         return torch.cat([before.masked_fill(self.begins, 0), x, after.masked_fill(self.ends, 0)], 1)
 
 
-def _packed(x: Tensor, lengths: Tensor) -> PackedSequence:
+def _pack(x: Tensor, lengths: Tensor) -> PackedSequence:
     """Return rows of sentences ``[t, c]`` as an LSTM takes them: the first row of each, the longest sentence first, then the second rows.
 
     What torch's ``pack_sequence`` gives, which copies each sentence by itself: with it a step of `benchmarks/sentences.py` takes 4 % longer on one core,
@@ -126,11 +126,11 @@ def _packed(x: Tensor, lengths: Tensor) -> PackedSequence:
     sizes = (lengths > torch.arange(int(lengths.max()))[:, None]).sum(1)  # how many sentences have a row at each step
     steps = spans(torch.zeros_like(lengths), lengths)
     places = (sizes.cumsum(0) - sizes)[steps] + rank.repeat_interleave(lengths)
-    order, rank, places = (each.to(x.device, non_blocking=True) for each in (order, rank, places))
-    return PackedSequence(_placed(x, places, len(x)), sizes, order, rank)
+    order, rank, places = (index.to(x.device, non_blocking=True) for index in (order, rank, places))
+    return PackedSequence(_scatter(x, places, len(x)), sizes, order, rank)
 
 
-def _placed(x: Tensor, places: Tensor, rows: int) -> Tensor:
+def _scatter(x: Tensor, places: Tensor, rows: int) -> Tensor:
     """Return ``[rows, c]`` with row i of x at ``places[i]`` and minus infinity elsewhere.
 
     The gradient is a plain lookup, which is much faster than that of indexing.

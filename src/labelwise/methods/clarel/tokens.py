@@ -45,10 +45,10 @@ def tokenise(texts: Sequence[Sequence[str]], vectors: WordVectors, longest: int 
         raise UsageError(f"At least 1 word of a sentence must count; given {longest}.")
     instances: list[Instance] = []
     unknown: list[str] = []
-    known: dict[str, list[int]] = {}
+    cache: dict[str, list[int]] = {}
     for number, sentences in enumerate(texts):
         _check(number, sentences)
-        rows = [_rows(sentence, vectors, known)[:longest] for sentence in sentences]
+        rows = [_rows(sentence, vectors, cache)[:longest] for sentence in sentences]
         unknown += [f'"{sentence}"' for sentence, own in zip(sentences, rows, strict=True) if not any(own)]
         instances.append([np.array(own, np.int64) for own in rows])
     if unknown:
@@ -74,12 +74,12 @@ def _check(instance: int, sentences: Sequence[str]) -> None:
         raise DataError(f"Sentence {blank} of instance {instance} is empty. Write one, or leave it out.")
 
 
-def _rows(sentence: str, vectors: WordVectors, known: dict[str, list[int]]) -> list[int]:
-    """Return the row of each word of a sentence; ``known`` caches lookups."""
+def _rows(sentence: str, vectors: WordVectors, cache: dict[str, list[int]]) -> list[int]:
+    """Return the row of each word of a sentence; ``cache`` caches lookups."""
     rows: list[int] = []
     for chunk in split_text(sentence)[1]:
-        if chunk not in known:
-            spelled = spell(chunk, vectors.__contains__)
-            known[chunk] = [UNKNOWN if word is None else vectors.words[word] + 1 for word, _ in spelled]
-        rows += known[chunk]
+        if chunk not in cache:
+            spellings = spell(chunk, vectors.__contains__)
+            cache[chunk] = [UNKNOWN if word is None else vectors.words[word] + 1 for word, _ in spellings]
+        rows += cache[chunk]
     return rows

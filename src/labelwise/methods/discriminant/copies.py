@@ -38,12 +38,12 @@ def copy_groups(embeddings: Floats, targets: Ints) -> Ints:
     n, x = len(embeddings), np.asarray(embeddings, np.float32)
     counts = np.bincount(targets)
     means = segment_sums(x, targets, len(counts)) / np.maximum(counts, 1).astype(np.float32)[:, None]
-    away = x - means[targets]  # shorter rows make products more exact
-    limit = min(_inside_labels(away, counts), _between_labels(x - x.mean(0), targets))
+    residuals = x - means[targets]  # shorter rows make products more exact
+    limit = min(_inside_labels(residuals, counts), _between_labels(x - x.mean(0), targets))
     pairs = [np.empty((0, 2), np.int64)]
     for label in np.split(targets.argsort(kind="stable"), counts.cumsum()[:-1]):
-        for rows in _windows(away, label) if len(label) > 1 else ():
-            pairs.append(rows[np.argwhere(square_distances(away[rows]) < limit)])
+        for rows in _windows(residuals, label) if len(label) > 1 else ():
+            pairs.append(rows[np.argwhere(square_distances(residuals[rows]) < limit)])
     return connected_groups(n, *np.concatenate(pairs).T)
 
 
@@ -60,14 +60,14 @@ def join_groups(copies: Ints, groups: Sequence[str]) -> Ints:
     return connected_groups(len(names), *np.array(pairs).T)
 
 
-def square_distances(rows: Floats, others: Floats | None = None) -> Floats:
+def square_distances(rows: Floats, columns: Floats | None = None) -> Floats:
     """Return the squared distances ``[n, m]`` of rows ``[n, d]`` to others, or ``[n, n]`` to each other; of a row to itself 0."""
-    itself = others is None
-    others = rows if others is None else others
-    squares = rows @ others.T
+    itself = columns is None
+    columns = rows if columns is None else columns
+    squares = rows @ columns.T
     squares *= -2
     squares += square_norms(rows)[:, None]
-    squares += square_norms(others)
+    squares += square_norms(columns)
     np.maximum(squares, 0, out=squares)
     if itself:
         np.fill_diagonal(squares, 0)
@@ -140,8 +140,8 @@ def _effective_dimensions(residuals: Floats) -> float:
     Of tr C^2, the squared products of all pairs of rows, those of two rows are as many times more as there are more pairs.
     """
     some = residuals[:: -(-len(residuals) // MOST_ROWS)]
-    more = len(residuals) / len(some)
+    scale = len(residuals) / len(some)
     norms = square_norms(some).astype(np.float64)
     own = float((norms**2).sum())
-    pairs = (float(((some @ some.T) ** 2).sum()) - own) * more * (len(residuals) - 1) / max(1, len(some) - 1)
-    return float((more * norms.sum()) ** 2 / max(more * own + pairs, 1e-30))
+    pairs = (float(((some @ some.T) ** 2).sum()) - own) * scale * (len(residuals) - 1) / max(1, len(some) - 1)
+    return float((scale * norms.sum()) ** 2 / max(scale * own + pairs, 1e-30))

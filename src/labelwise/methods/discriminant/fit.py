@@ -14,7 +14,7 @@ from labelwise.core.platt import LeaveOneOut, LeftOut, most_rows
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.beliefs import (
     Beliefs,
-    Prior,
+    MeanPrior,
     label_beliefs,
     margin_ratio,
     means_at_full_size,
@@ -25,7 +25,7 @@ from labelwise.methods.discriminant.head import Descriptions, DiscriminantHead
 from labelwise.methods.discriminant.kernel import KernelFit, choose_share, fit_kernel
 from labelwise.methods.discriminant.leave_one_out import (
     Ints,
-    Sample,
+    TrainingRows,
     leave_out_cosines,
     leave_out_distances,
     leave_out_products,
@@ -55,7 +55,7 @@ class DiscriminantFit:
     """A fitted head, and the whitened training images for leave-one-out."""
 
     head: DiscriminantHead
-    sample: Sample  # copies are groups
+    sample: TrainingRows  # copies are groups
     plain: Beliefs  # of labels, under an isotropic prior, as leave-one-out requires
     groups: Ints  # copies, and images of one group of the data [n]
     embeddings: Array  # of the training images [n, d]
@@ -79,23 +79,23 @@ class DiscriminantFit:
 
     @on_one_thread
     def _leave_out(self, groups: Ints, also: LeftOut) -> LeaveOneOut:
-        whole = replace(self.plain, sample=self.sample.regroup(groups))
+        regrouped = replace(self.plain, sample=self.sample.regroup(groups))
         if also == "labels":
             rows = np.flatnonzero(np.bincount(groups)[groups] <= LARGEST_LABEL)
             rows = rows[draw_groups(groups[rows], MOST_STRANGERS)]
         else:
-            rows = draw_groups(whole.sample.groups, most_rows(len(self.head.labels)))
-        beliefs = whole if len(rows) == len(whole.sample.rows) else whole.select(rows)
+            rows = draw_groups(regrouped.sample.groups, most_rows(len(self.head.labels)))
+        beliefs = regrouped if len(rows) == len(regrouped.sample.rows) else regrouped.select(rows)
         sample = beliefs.sample
         points = np.concatenate([beliefs.means, np.zeros_like(beliefs.means[:1])])  # and the mean of all labels
-        here = np.arange(len(rows)), sample.targets
+        diagonal = np.arange(len(rows)), sample.targets
         if also == "labels":
             table = self._distances_of_strangers(beliefs, points)
         else:
             table = leave_out_distances(sample, points, beliefs.other_means)
         likelihoods = leave_out_scores(table[:, :-1], sample, beliefs.excess, beliefs.other_excess)
         if also == "labels":
-            likelihoods[here] = -np.inf
+            likelihoods[diagonal] = -np.inf
         means, excess = means_at_full_size(sample, beliefs)
         means -= sample.rows
         own = excess - leave_out_products(sample, means, means) + table[:, -1]
@@ -103,13 +103,13 @@ class DiscriminantFit:
         scores: Array = (sharpness * (likelihoods + 0.5 * table[:, -1:])).astype(np.float32)
         own_scores: Array = (0.5 * sharpness * own).astype(np.float32)
         if self.kernel is not None:
-            more = self.kernel.leave_out(rows, sample.groups)
-            scores, own_scores = scores + more, own_scores + more[here]
+            kernel_scores = self.kernel.leave_out(rows, sample.groups)
+            scores, own_scores = scores + kernel_scores, own_scores + kernel_scores[diagonal]
         return LeaveOneOut(
             rows=rows,
             scores=scores,
             outlier_scores=(-2 * likelihoods.max(1)).astype(np.float32),
-            nearest=nearest_others(self.embeddings, rows, whole.sample.groups),
+            nearest=nearest_others(self.embeddings, rows, regrouped.sample.groups),
             usable=(sample.other_counts > 0) & self.head.whitens,
             groups=sample.groups,
             own_scores=own_scores,
@@ -122,16 +122,16 @@ class DiscriminantFit:
         Leaving out a label also moves the overall mean, which is 0, and the means of few images that shrink towards it.
         """
         sample, k = beliefs.sample, len(points) - 1
-        raw = Sample.of(self.embeddings, self.sample.targets, k, self.sample.groups, self.sample.row_weights)
+        raw = TrainingRows.of(self.embeddings, self.sample.targets, k, self.sample.groups, self.sample.row_weights)
         shares = label_shares(raw).astype(points.dtype)
         own = np.einsum("kd,kd->k", points[:-1], sample.means) / np.maximum(square_norms(sample.means), 1e-12)
-        drawn = np.append(1 - own, 1).astype(points.dtype)[:, None]
+        weights = np.append(1 - own, 1).astype(points.dtype)[:, None]
         table = np.empty((len(sample.rows), k + 1), points.dtype)
         for label in np.unique(sample.targets):
             rows = np.flatnonzero(sample.targets == label)
             centre = -shares[label] / max(1 - shares[label], 1e-6) * sample.means[label]
             some = sample.select(rows)
-            table[rows] = leave_out_distances(some, points + drawn * centre, some.other_means)
+            table[rows] = leave_out_distances(some, points + weights * centre, some.other_means)
         return table
 
     def pair_cosines(self, pairs: Array) -> Array | None:
@@ -163,14 +163,14 @@ def fit_discriminant(
     embeddings = _embed(features, rooted)
     copies = copy_groups(embeddings, targets)
     whitening = _in_single(fit_whitening(embeddings, targets, len(labels), copies, weights))
-    sample = Sample.of(whitening(embeddings), targets, len(labels), copies, weights)
+    sample = TrainingRows.of(whitening(embeddings), targets, len(labels), copies, weights)
     beliefs = label_beliefs(sample, whitening.noise)
-    prior, expected, descriptions = beliefs.prior, None, None
+    prior, expected_means, descriptions = beliefs.prior, None, None
     if labels.vectors is not None:
-        descriptions, expected = _regress(labels, sample, prior, source or LabelSource())
-        beliefs = label_beliefs(sample, whitening.noise, expected)
+        descriptions, expected_means = _regress(labels, sample, prior, source or LabelSource())
+        beliefs = label_beliefs(sample, whitening.noise, expected_means)
         descriptions = replace(descriptions, prior=beliefs.prior)
-    plain = label_beliefs(sample, whitening.noise, expected, prior_labels=inf)
+    plain = label_beliefs(sample, whitening.noise, expected_means, prior_labels=inf)
     means, excess = plain.shrink_small_classes(beliefs)
     head = DiscriminantHead(
         labels=labels,
@@ -186,45 +186,49 @@ def fit_discriminant(
 
 
 @on_one_thread
-def with_second_opinion(fitted: DiscriminantFit, shares: Array | None = None) -> DiscriminantFit:
+def with_second_opinion(fit: DiscriminantFit, shares: Array | None = None) -> DiscriminantFit:
     """Add a kernel regression to the Gaussian model, if it clearly improves the leave-one-out likelihood.
 
     ``shares [k]`` are label frequencies in use; None: as in training.
     """
-    sample, k = fitted.sample, len(fitted.head.labels)
-    left = fitted.leave_one_out("copies")
-    usable = np.flatnonzero(left.usable)
+    sample, k = fit.sample, len(fit.head.labels)
+    estimate = fit.leave_one_out("copies")
+    usable = np.flatnonzero(estimate.usable)
     if len(usable) < 2:
-        return fitted
+        return fit
     counts, weights = sample.counts, sample.row_weights
     if shares is not None:
-        wanted = shares * counts.sum()
-        weights = weights * (wanted / np.maximum(counts, 1))[sample.targets].astype(weights.dtype)
-        counts = wanted
-    kernel = fit_kernel(fitted.embeddings, sample.targets, k, sample.groups, weights)
+        target_counts = shares * counts.sum()
+        weights = weights * (target_counts / np.maximum(counts, 1))[sample.targets].astype(weights.dtype)
+        counts = target_counts
+    kernel = fit_kernel(fit.embeddings, sample.targets, k, sample.groups, weights)
     if kernel is None:
-        return fitted
-    rows = left.rows[usable]
-    more = kernel.leave_out(left.rows, left.groups)
-    chosen = choose_share(kernel, left.scores[usable], more[usable], sample.targets[rows], weights[rows], counts)
-    if chosen is None:
-        return fitted
-    joined = replace(fitted, kernel=chosen, head=replace(fitted.head, kernel=chosen.kernel))
-    more *= np.float32(chosen.kernel.share)  # exact: shares are powers of two
-    own = left.own_scores + more[np.arange(len(left.rows)), sample.targets[left.rows]]
-    joined.left_out[False, sample.groups.tobytes()] = replace(left, scores=left.scores + more, own_scores=own)
-    return joined
+        return fit
+    rows = estimate.rows[usable]
+    kernel_scores = kernel.leave_out(estimate.rows, estimate.groups)
+    scaled_kernel = choose_share(
+        kernel, estimate.scores[usable], kernel_scores[usable], sample.targets[rows], weights[rows], counts
+    )
+    if scaled_kernel is None:
+        return fit
+    with_kernel = replace(fit, kernel=scaled_kernel, head=replace(fit.head, kernel=scaled_kernel.kernel))
+    kernel_scores *= np.float32(scaled_kernel.kernel.share)  # exact: shares are powers of two
+    own = estimate.own_scores + kernel_scores[np.arange(len(estimate.rows)), sample.targets[estimate.rows]]
+    with_kernel.left_out[False, sample.groups.tobytes()] = replace(
+        estimate, scores=estimate.scores + kernel_scores, own_scores=own
+    )
+    return with_kernel
 
 
 def nearest_others(embeddings: Array, rows: Ints, groups: Ints) -> Array:
     """Return the distance ``[m]`` of some training images to the nearest one of another group ``[n]``, see ``Familiarity``."""
-    known = draw_rows(len(embeddings), MEMORY)
+    memory = draw_rows(len(embeddings), MEMORY)
     cosines = np.full(len(rows), -1.0, np.float32)
     for start in range(0, len(rows), ROWS_AT_ONCE):
         some = rows[start : start + ROWS_AT_ONCE]
-        alike = embeddings[some] @ embeddings[known].T
-        alike[groups[some][:, None] == groups[known]] = -1
-        cosines[start : start + ROWS_AT_ONCE] = alike.max(1)
+        similarity = embeddings[some] @ embeddings[memory].T
+        similarity[groups[some][:, None] == groups[memory]] = -1
+        cosines[start : start + ROWS_AT_ONCE] = similarity.max(1)
     return 1 - cosines
 
 
@@ -243,9 +247,9 @@ def _in_single(whitening: Whitening) -> Whitening:
     return replace(whitening, root=root, centre=centre)
 
 
-def _regress(labels: Labels, sample: Sample, prior: Prior, source: LabelSource) -> tuple[Descriptions, Array]:
+def _regress(labels: Labels, sample: TrainingRows, prior: MeanPrior, source: LabelSource) -> tuple[Descriptions, Array]:
     """Regress means on descriptions; return the regression, without its prior, and the expected mean of each held-out label."""
     mean = np.asarray(labels.vectors).astype(np.float64).mean(0).astype(np.float32)
     empty = Descriptions(source=source, mean=mean, weights=np.empty((len(mean), 0), np.float32), prior=prior)
-    weights, expected = regress_means(empty.vectors(labels), sample.means.astype(np.float64))
-    return replace(empty, weights=weights.astype(np.float32)), expected
+    weights, expected_means = regress_means(empty.vectors(labels), sample.means.astype(np.float64))
+    return replace(empty, weights=weights.astype(np.float32)), expected_means

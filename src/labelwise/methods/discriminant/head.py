@@ -10,7 +10,7 @@ from labelwise.core.arrays import linear_scores, root_features
 from labelwise.core.calibration import Penalty
 from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
-from labelwise.methods.discriminant.beliefs import Prior
+from labelwise.methods.discriminant.beliefs import MeanPrior
 from labelwise.methods.discriminant.kernel import Kernel
 from labelwise.methods.discriminant.leave_one_out import square_norms
 from labelwise.methods.discriminant.whitening import Whitening
@@ -28,7 +28,7 @@ class Descriptions:
     source: LabelSource  # what makes vectors of descriptions
     mean: Array = shaped("a")  # of the vectors of trained labels
     weights: Array = shaped("a", "d")  # from centred vectors of unit length to whitened means
-    prior: Prior
+    prior: MeanPrior
 
     def vectors(self, labels: Labels) -> Array:
         """Return the vectors of labels ``[k, a]``, centred and of unit length."""
@@ -63,7 +63,7 @@ class DiscriminantHead:
     rows: Array = shaped("k", "d+1")  # their embeddings
     rooted: bool  # whether embeddings are root features
     whitening: Whitening
-    prior: Prior
+    prior: MeanPrior
     descriptions: Descriptions | None = None  # None: labels were not described
     kernel: Kernel | None = None  # an additional kernel model; None: it did not improve scores
 
@@ -94,15 +94,15 @@ class DiscriminantHead:
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, d + 1]``; descriptions predict those of labels that were not fitted."""
-        trained = {name: row for row, name in enumerate(self.labels.names)}
-        unknown = [name for name in labels.names if name not in trained]
+        trained_rows = {name: row for row, name in enumerate(self.labels.names)}
+        unknown = [name for name in labels.names if name not in trained_rows]
         known = self.rows if self.kernel is None else np.concatenate([self.rows, self.kernel.weights], 1)
         if not unknown or self.descriptions is None:
             return known[[self.labels.index(name) for name in labels.names]]
-        expected = self.descriptions.expected_means(labels.select(unknown))
-        rows = self._label_rows(expected, np.zeros(len(unknown)), self.descriptions.prior, expected)
-        trained |= {name: len(self.rows) + row for row, name in enumerate(unknown)}
-        return np.concatenate([known, self._widened(rows)])[[trained[name] for name in labels.names]]
+        expected_means = self.descriptions.expected_means(labels.select(unknown))
+        rows = self._label_rows(expected_means, np.zeros(len(unknown)), self.descriptions.prior, expected_means)
+        trained_rows |= {name: len(self.rows) + row for row, name in enumerate(unknown)}
+        return np.concatenate([known, self._widened(rows)])[[trained_rows[name] for name in labels.names]]
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``: one matrix product, or two."""
@@ -138,23 +138,23 @@ class DiscriminantHead:
                 "The labels of this classifier were not described, so it learns a label from examples alone."
             )
         means, counts = self._whitened_exactly(embeddings).mean(0)[None], np.array([float(len(embeddings))])
-        expected = self.descriptions.expected_means(description)
-        rows = self._label_rows(means, counts, self.descriptions.prior, expected)
+        expected_mean = self.descriptions.expected_means(description)
+        rows = self._label_rows(means, counts, self.descriptions.prior, expected_mean)
         return np.asarray(self._with_opinion(rows, embeddings.mean(0, dtype=np.float64)[None])[0])
 
-    def learn_more(self, label: Array, relearnt: Array, more: Array) -> Array:
+    def learn_more(self, label: Array, relearnt: Array, new_examples: Array) -> Array:
         """Return the embedding ``[e]`` of a fitted label: the Gaussian part relearnt, the kernel's updated by more examples ``[n, d]``."""
         if self.kernel is None:
             return relearnt
-        mean = more.mean(0, dtype=np.float64)
-        weights = self.kernel.learn_more(label[self.width + 1 :].astype(np.float64), mean, len(more))
+        mean = new_examples.mean(0, dtype=np.float64)
+        weights = self.kernel.learn_more(label[self.width + 1 :].astype(np.float64), mean, len(new_examples))
         return np.concatenate([relearnt[: self.width + 1], weights])
 
     def example_distances(self, embeddings: Array) -> Array:
         """Return the squared distance ``[n]`` of each example ``[n, d]`` to the mean of the others, in standard deviations."""
         n, whitened = len(embeddings), self._whitened_exactly(embeddings)
-        others = (whitened.sum(0) - whitened) / (n - 1)
-        rows = self._label_rows(others, np.full(n, n - 1.0), self.prior)
+        other_means = (whitened.sum(0) - whitened) / (n - 1)
+        rows = self._label_rows(other_means, np.full(n, n - 1.0), self.prior)
         scores = np.einsum("nd,nd->n", embeddings, rows[:, :-1]) + rows[:, -1]
         return self._distances(embeddings, scores[:, None])
 
@@ -186,8 +186,8 @@ class DiscriminantHead:
         distances: Array = square_norms(self.whitening(embeddings)) - 2 / self.whitening.sharpness * scores.max(1)
         return distances
 
-    def _label_rows(self, means: Array, counts: Array, prior: Prior, expected: Array | None = None) -> Array:
+    def _label_rows(self, means: Array, counts: Array, prior: MeanPrior, expected_means: Array | None = None) -> Array:
         """Return label embeddings ``[g, d + 1]`` of whitened means ``[g, d]`` of a number of examples."""
-        expected = np.zeros_like(means) if expected is None else expected
-        posterior, excess = prior.posterior_mean(means - expected, counts)
-        return self.whitening.label_rows(expected + posterior, excess)
+        expected_means = np.zeros_like(means) if expected_means is None else expected_means
+        posterior, excess = prior.posterior_mean(means - expected_means, counts)
+        return self.whitening.label_rows(expected_means + posterior, excess)

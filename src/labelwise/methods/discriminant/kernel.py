@@ -85,10 +85,10 @@ class Kernel:
 
     def _update(self, start: Floats, means: Floats, weight: float) -> Floats:
         likeness, (values, axes) = self(means), self.axes
-        turned = likeness @ axes / (values * (self._density * values + self.ridge)) @ axes.T
+        rotated = likeness @ axes / (values * (self._density * values + self.ridge)) @ axes.T
         missing = 1 - 1 / len(self.weights) - np.einsum("gm,gm->g", likeness, start)
-        gain = missing / (1 / weight + np.einsum("gm,gm->g", likeness, turned))
-        weights = np.asarray(self.share * (start + gain[:, None] * turned), np.float32)
+        gain = missing / (1 / weight + np.einsum("gm,gm->g", likeness, rotated))
+        weights = np.asarray(self.share * (start + gain[:, None] * rotated), np.float32)
         if not np.isfinite(weights).all():
             raise StoreError("The kernel of this classifier is damaged. Fit it again.")
         return weights
@@ -102,8 +102,8 @@ class Kernel:
     def axes(self) -> tuple[Floats, Floats]:
         """The eigenvalues ``[q]`` of likenesses of centres that are no rounding errors, and their axes ``[m, q]``."""
         values, axes = np.linalg.eigh(self(self.centres))
-        known = values > LEAST_VALUE * values[-1]
-        return values[known], axes[:, known]
+        nonzero = values > LEAST_VALUE * values[-1]
+        return values[nonzero], axes[:, nonzero]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,9 +120,9 @@ class KernelFit:
     def leave_out(self, rows: Ints, groups: Ints) -> Floats:
         """Return f ``[m, k]`` of some training images ``[m]``, each as if its group ``[m]`` had not been there."""
         k = self.solved.shape[1]
-        wanted, z = np.eye(k)[self.targets[rows]] - 1 / k, self.rows[rows]
-        left_out = wanted - _left_out_residuals(wanted - z @ self.solved, z, self.weights[rows], self.shrunk, groups)
-        return np.asarray(self.kernel.share * left_out, np.float32)
+        target, z = np.eye(k)[self.targets[rows]] - 1 / k, self.rows[rows]
+        scores = target - _left_out_residuals(target - z @ self.solved, z, self.weights[rows], self.shrunk, groups)
+        return np.asarray(self.kernel.share * scores, np.float32)
 
     def times(self, share: float) -> "KernelFit":
         """Return it with f multiplied by a share."""
@@ -138,31 +138,31 @@ def fit_kernel(embeddings: Floats, targets: Ints, k: int, groups: Ints, row_weig
         return None
     some, centres = draw_rows(n, MOST_TRIED), draw_rows(n, MOST_CENTRES)
     usual = max(float(1 - (embeddings[some].mean(0) ** 2).sum()), 1e-6)
-    tried = _Regression(embeddings[some], targets[some], k, groups[some], row_weights[some])
-    width = min((tried.solve(tried.embeddings, share * usual)[0], share * usual) for share in WIDTHS)[1]
+    trial = _Regression(embeddings[some], targets[some], k, groups[some], row_weights[some])
+    width = min((trial.solve(trial.embeddings, share * usual)[0], share * usual) for share in WIDTHS)[1]
     whole = _Regression(embeddings, targets, k, groups, row_weights)
     return whole.solve(embeddings if len(centres) == n else embeddings[centres], width)[1]
 
 
 def choose_share(
-    fitted: KernelFit, scores: Floats, left_out: Floats, targets: Ints, weights: Floats, counts: Floats
+    fitted: KernelFit, scores: Floats, kernel_scores: Floats, targets: Ints, weights: Floats, counts: Floats
 ) -> KernelFit | None:
     """Return the fit with the share of f that is most likely for left-out images; None if it hardly helps.
 
     Args:
         fitted: whose share is 1.
         scores: of the Gaussian model, of images left out ``[n, k]``.
-        left_out: f of the same images ``[n, k]``.
+        kernel_scores: f of the same images ``[n, k]``.
         targets: their labels ``[n]``.
         weights: how much each counts ``[n]``.
         counts: how many images labels have ``[k]``: their frequencies are part of what makes images likely.
     """
     some = draw_rows(len(targets), MOST_JOINED)
-    scores, left_out, targets, weights = scores[some], left_out[some], targets[some], weights[some]
+    scores, kernel_scores, targets, weights = scores[some], kernel_scores[some], targets[some], weights[some]
     frequent = np.log(counts + 1)
 
     def loss(share: float) -> float:
-        joined = (scores + share * left_out).astype(np.float64)
+        joined = (scores + share * kernel_scores).astype(np.float64)
         return min(_loss(joined, targets, weights, exponent * frequent) for exponent in EXPONENTS)
 
     losses = {share: loss(share) for share in (0.0, *SHARES)}
@@ -225,14 +225,14 @@ class _Regression:
 def _left_out_residuals(residuals: Floats, z: Floats, weights: Floats, shrunk: Floats, groups: Ints) -> Floats:
     """Return the residuals ``[n, k]`` of rows z ``[n, q]``, each left out with its group, where H = z diag(shrunk) z' diag(weights)."""
     leverage = np.einsum("nq,nq,q->n", z, z, shrunk) * weights
-    left_out: Floats = residuals / np.maximum(1 - leverage, 1e-9)[:, None]
+    held_out: Floats = residuals / np.maximum(1 - leverage, 1e-9)[:, None]
     order = groups.argsort(kind="stable")
     _, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
     for start, size in zip(starts[sizes > 1], sizes[sizes > 1], strict=True):
-        here = order[start : start + size]
-        matrix: Any = np.eye(size) * (1 + 1e-9) - (z[here] * shrunk) @ z[here].T * weights[here]
-        left_out[here] = np.linalg.solve(matrix, residuals[here])
-    return left_out
+        rows_here = order[start : start + size]
+        matrix: Any = np.eye(size) * (1 + 1e-9) - (z[rows_here] * shrunk) @ z[rows_here].T * weights[rows_here]
+        held_out[rows_here] = np.linalg.solve(matrix, residuals[rows_here])
+    return held_out
 
 
 def _loss(scores: Floats, targets: Ints, weights: Floats, shift: Floats) -> float:

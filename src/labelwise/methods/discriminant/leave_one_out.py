@@ -46,7 +46,7 @@ def _first(parts: Ints) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class TrainingRows:
     """Labelled rows, the means of labels, and the mean of each row's label without the row's group.
 
     A row of weight w counts as w rows.
@@ -70,20 +70,20 @@ class Sample:
         """Build the sample of rows ``[n, d]`` of k labels; by default each row is its own group."""
         groups = np.arange(len(rows)) if groups is None else groups
         weights = np.ones(len(rows), rows.dtype) if row_weights is None else row_weights.astype(rows.dtype)
-        weighted = rows if row_weights is None else rows * weights[:, None]
+        weighted_rows = rows if row_weights is None else rows * weights[:, None]
         counts = np.bincount(targets, weights, minlength=k).astype(rows.dtype)
-        sums = segment_sums(weighted, targets, k)
+        sums = segment_sums(weighted_rows, targets, k)
         means = sums / _positive(counts)[:, None]
         _, part = np.unique(groups * k + targets, return_inverse=True)  # the rows of one label in one group
         parts = int(part.max(initial=-1)) + 1
         sizes = np.bincount(part, weights).astype(rows.dtype)
-        whole = np.bincount(part, minlength=parts) == np.bincount(targets, minlength=k)[targets[_first(part)]]
-        left = np.where(whole[part], 0, counts[targets] - sizes[part])
-        others = sums[targets]
-        others -= weighted if parts == len(rows) else segment_sums(weighted, part, parts)[part]
-        others /= _positive(left)[:, None]
-        others[left == 0] = means[counts > 0].mean(0)
-        return cls(rows, targets, groups, weights, means, counts, others, left)
+        fills_label = np.bincount(part, minlength=parts) == np.bincount(targets, minlength=k)[targets[_first(part)]]
+        counts_left = np.where(fills_label[part], 0, counts[targets] - sizes[part])
+        other_sums = sums[targets]
+        other_sums -= weighted_rows if parts == len(rows) else segment_sums(weighted_rows, part, parts)[part]
+        other_sums /= _positive(counts_left)[:, None]
+        other_sums[counts_left == 0] = means[counts > 0].mean(0)
+        return cls(rows, targets, groups, weights, means, counts, other_sums, counts_left)
 
     def regroup(self, groups: Ints) -> Self:
         """Return the sample with other groups ``[n]``."""
@@ -116,8 +116,8 @@ class Sample:
     @property
     def covariance(self) -> Floats:
         """The within-label covariance ``[d, d]``."""
-        away = self.residuals * np.sqrt(self.row_weights)[:, None]
-        return np.asarray((away.T @ away).astype(np.float64) / self.degrees)
+        residuals = self.residuals * np.sqrt(self.row_weights)[:, None]
+        return np.asarray((residuals.T @ residuals).astype(np.float64) / self.degrees)
 
     def rotate(self, centre: Floats, axes: Floats) -> Self:
         """Return the sample around a centre ``[d]``, projected on axes: the columns of ``[d, q]``."""
@@ -133,7 +133,7 @@ class Sample:
         )
 
 
-def leave_out_distances(sample: Sample, points: Floats, own_points: Floats) -> Floats:
+def leave_out_distances(sample: TrainingRows, points: Floats, own_points: Floats) -> Floats:
     """Return squared distances ``[n, m]`` of whitened rows to points ``[m, d]``, each row's group left out of the covariance.
 
     Point c belongs to label c; there may be more points than labels. For each row, ``own_points [n, d]`` replaces the point
@@ -146,46 +146,46 @@ def leave_out_distances(sample: Sample, points: Floats, own_points: Floats) -> F
     for rows in _group_blocks(sample.groups, len(points)):
         x, targets, own = sample.rows[rows], sample.targets[rows], own_points[rows]
         u = x - sample.means[targets]
-        across = _products(x, u)  # [b, g, g]
+        inner = _products(x, u)  # [b, g, g]
         update = _inverse_update(_products(u, u), rows, sample)
-        plain = square_norms(x)[:, :, None] + (across @ update * across).sum(2, keepdims=True)
+        plain = square_norms(x)[:, :, None] + (inner @ update * inner).sum(2, keepdims=True)
         product = (x.reshape(-1, x.shape[2]) @ points.T).reshape(*rows.shape, -1)
         if of_means is None:
-            between = (u.reshape(-1, u.shape[2]) @ points.T).reshape(product.shape)
+            cross = (u.reshape(-1, u.shape[2]) @ points.T).reshape(product.shape)
         else:
-            between = product - of_means[targets]
-        to_points = _woodbury_update(product, between, across, update)
+            cross = product - of_means[targets]
+        to_points = _woodbury_update(product, cross, inner, update)
         to_points += plain
         to_points += norms
-        to_own = _woodbury_update(_products(x, own), _products(u, own), across, update)
+        to_own = _woodbury_update(_products(x, own), _products(u, own), inner, update)
         to_own = to_own + plain + square_norms(own)[:, None]
         np.put_along_axis(to_points, np.broadcast_to(targets[:, None], to_own.shape), to_own, 2)
         table[rows] = to_points
     return table
 
 
-def leave_out_products(sample: Sample, first: Floats, second: Floats) -> Floats:
+def leave_out_products(sample: TrainingRows, first: Floats, second: Floats) -> Floats:
     """Return the product ``[n]`` of two points ``[n, d]`` for each row, its group left out of the covariance."""
     products = np.empty(len(sample.rows), sample.rows.dtype)
     for rows in _group_blocks(sample.groups, sample.rows.shape[1]):
         targets = sample.targets[rows]
-        u, one, other = sample.rows[rows] - sample.means[targets], first[rows], second[rows]
+        u, left_rows, right_rows = sample.rows[rows] - sample.means[targets], first[rows], second[rows]
         update = _inverse_update(_products(u, u), rows, sample)
-        more = (_products(one, u) @ update * _products(other, u)).sum(2)
-        products[rows] = np.einsum("bgd,bgd->bg", one, other) + more
+        correction = (_products(left_rows, u) @ update * _products(right_rows, u)).sum(2)
+        products[rows] = np.einsum("bgd,bgd->bg", left_rows, right_rows) + correction
     return products
 
 
-def leave_out_cosines(sample: Sample, pairs: Ints) -> Floats:
+def leave_out_cosines(sample: TrainingRows, pairs: Ints) -> Floats:
     """Return the cosines ``[p]`` of pairs of whitened rows ``[p, 2]``, both left out of the covariance."""
     parts = [np.empty(0, sample.rows.dtype)]
     step = max(1, PAIR_NUMBERS // (2 * sample.rows.shape[1]))
     for rows in (pairs[start : start + step] for start in range(0, len(pairs), step)):
         x, targets = sample.rows[rows], sample.targets[rows]
         u = x - sample.means[targets]
-        across = x @ u.swapaxes(1, 2)
+        inner = x @ u.swapaxes(1, 2)
         update = _inverse_update(u @ u.swapaxes(1, 2), rows, sample)
-        table = x @ x.swapaxes(1, 2) + across @ update @ across.swapaxes(1, 2)
+        table = x @ x.swapaxes(1, 2) + inner @ update @ inner.swapaxes(1, 2)
         parts.append(table[:, 0, 1] / np.sqrt(np.maximum(table[:, 0, 0] * table[:, 1, 1], 1e-24)))
     return np.concatenate(parts)
 
@@ -203,24 +203,24 @@ def _products(x: Floats, y: Floats) -> Floats:
     return np.asarray(x @ y.swapaxes(1, 2))
 
 
-def _inverse_update(squares: Floats, rows: Ints, sample: Sample) -> Floats:
+def _inverse_update(squares: Floats, rows: Ints, sample: TrainingRows) -> Floats:
     """Return H ``[b, g, g]``, see the head of this file, from UU' ``[b, g, g]`` and the rows of the groups ``[b, g]``."""
     targets, weights = sample.targets[rows], sample.row_weights[rows]
     same = (targets[:, :, None] == targets[:, None, :]).astype(squares.dtype)
-    left_out = (same @ weights[:, :, None])[:, :, 0]
+    held_out = (same @ weights[:, :, None])[:, :, 0]
     counts = sample.counts[targets]
-    some_left = (left_out < counts * (1 - ROUNDING)).astype(squares.dtype)
+    some_left = (held_out < counts * (1 - ROUNDING)).astype(squares.dtype)
     diagonal = np.eye(squares.shape[1], dtype=squares.dtype) / weights[:, None, :]
     inverse = sample.degrees * (diagonal - same * (some_left / counts)[:, None, :]) - squares
     return np.asarray(1 / inverse if inverse.shape[1] == 1 else np.linalg.inv(inverse))
 
 
-def _woodbury_update(product: Floats, between: Floats, across: Floats, update: Floats) -> Floats:
+def _woodbury_update(product: Floats, cross: Floats, inner: Floats, update: Floats) -> Floats:
     """Return the cross term ``[b, g, m]`` of squared distances of x to points p, from x p', u p', x u' and H."""
-    if between.shape[1] == 1:
-        return np.asarray((update * between - 2 * across * update) * between - 2 * product)
-    turned = update @ between
-    return np.asarray((between * turned).sum(1, keepdims=True) - 2 * across @ turned - 2 * product)
+    if cross.shape[1] == 1:
+        return np.asarray((update * cross - 2 * inner * update) * cross - 2 * product)
+    rotated = update @ cross
+    return np.asarray((cross * rotated).sum(1, keepdims=True) - 2 * inner @ rotated - 2 * product)
 
 
 def _group_blocks(groups: Ints, columns: int) -> Iterator[Ints]:

@@ -18,9 +18,9 @@ from labelwise.train.networks.encoder import Encoder
 
 if TYPE_CHECKING:
     from labelwise.methods.discriminant.model import DiscriminantModel
-    from labelwise.train.data import TrainData
     from labelwise.train.model import LabelModel, Spec
     from labelwise.train.stages import Stage
+    from labelwise.train.train_data import TrainData
 
 
 @dataclass(frozen=True, kw_only=True)

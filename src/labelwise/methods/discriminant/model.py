@@ -17,9 +17,9 @@ from labelwise.methods.discriminant.tune import Trial
 from labelwise.methods.shared.label_source import LabelSource
 from labelwise.methods.shared.linear import Encoder, EncoderModel, array
 from labelwise.support.errors import UsageError
-from labelwise.train.data import TrainData
 from labelwise.train.model import Spec
 from labelwise.train.tensors import linear_scores, root_features
+from labelwise.train.train_data import TrainData
 
 
 class DiscriminantModel(EncoderModel):

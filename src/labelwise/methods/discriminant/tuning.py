@@ -24,12 +24,12 @@ from labelwise.support.rows import mix
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, Draw, Shard, ShuffledBatches
 from labelwise.train.checkpoint import state_copy
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import of_main_process
 from labelwise.train.model import as_float
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import BatchRng
+from labelwise.train.train_data import TensorSplit, TrainData
 
 PACE = 3.0  # learning rates of the layer, of the encoder's: embeddings have unit length, so its weights are large
 CROP = (0.4, 1.0)  # share of the area of an image that a random crop covers

@@ -17,7 +17,7 @@ from labelwise.methods.discriminant.beliefs import PRIOR_LABELS, between_label_v
 from labelwise.methods.discriminant.leave_one_out import (
     Floats,
     Ints,
-    Sample,
+    TrainingRows,
     leave_out_distances,
     leave_out_products,
     square_norms,
@@ -76,11 +76,11 @@ def fit_whitening(
     if n < d:
         basis, corner = np.linalg.qr(x.astype(np.float64).T)
         x = corner.T
-    sample = Sample.of(x, targets, k, groups, row_weights)
+    sample = TrainingRows.of(x, targets, k, groups, row_weights)
     centre = label_centre(sample)
     comparable = bool((sample.other_counts > 0).any())
-    away = x - centre
-    covariance = sample.covariance if comparable else (away.T @ away).astype(np.float64) / sample.degrees
+    residuals = x - centre
+    covariance = sample.covariance if comparable else (residuals.T @ residuals).astype(np.float64) / sample.degrees
     values, axes = np.linalg.eigh(covariance)
     values, axes = np.maximum(values, 0), axes.astype(x.dtype)
     variance = max(float(values.sum()) / d, LEAST_VARIANCE)
@@ -109,17 +109,17 @@ def cosine_sharpness(rows: Floats, k: int) -> float:
 def closed_form_rows(rows: Floats, targets: Ints, k: int, groups: Ints | None = None) -> Floats:
     """Return the label embeddings ``[k, d + 1]`` that suit rows ``[n, d]`` best when these are left out, see ``fit_whitening``."""
     whitening = fit_whitening(rows, targets, k, groups)
-    sample = Sample.of(whitening(rows), targets, k, groups)
-    plain, drawn = (label_beliefs(sample, whitening.noise, prior_labels=prior) for prior in (math.inf, PRIOR_LABELS))
-    return whitening.label_rows(*plain.shrink_small_classes(drawn))
+    sample = TrainingRows.of(whitening(rows), targets, k, groups)
+    plain, shrunken = (label_beliefs(sample, whitening.noise, prior_labels=prior) for prior in (math.inf, PRIOR_LABELS))
+    return whitening.label_rows(*plain.shrink_small_classes(shrunken))
 
 
-def label_centre(sample: Sample) -> Floats:
+def label_centre(sample: TrainingRows) -> Floats:
     """Return the mean ``[d]`` of the means of labels, each weighted by ``label_shares``."""
     return np.asarray(label_shares(sample) @ sample.means)
 
 
-def label_shares(sample: Sample) -> Floats:
+def label_shares(sample: TrainingRows) -> Floats:
     """Return the weight of each label in the mean of all ``[k]``, 1 in total: an uncertain mean weighs less."""
     present = sample.counts > 0
     middle = sample.means[present].mean(0)
@@ -130,15 +130,15 @@ def label_shares(sample: Sample) -> Floats:
     return np.asarray(counts / counts.sum())
 
 
-def mean_noise(sample: Sample) -> float:
+def mean_noise(sample: TrainingRows) -> float:
     """Return tau of whitened rows: from their squared distances to means of others of their label, each left out."""
-    usable, away = sample.other_counts > 0, sample.rows - sample.other_means
-    distances = leave_out_products(sample, away, away)
+    usable, residuals = sample.other_counts > 0, sample.rows - sample.other_means
+    distances = leave_out_products(sample, residuals, residuals)
     single = distances * sample.other_counts / (sample.other_counts + 1)
     return float(np.average(single[usable], weights=sample.row_weights[usable]))
 
 
-def leave_out_scores(distances: Floats, sample: Sample, excess: Floats, own_excess: Floats) -> Floats:
+def leave_out_scores(distances: Floats, sample: TrainingRows, excess: Floats, own_excess: Floats) -> Floats:
     """Return log-likelihoods ``[n, k]`` from leave-one-out distances, corrected for the errors of means.
 
     That is ``excess [k]``; and ``own_excess [n]`` for the label of each row, for all rows of its group, which may have several labels.
@@ -166,7 +166,7 @@ def draw_groups(groups: Ints, most: int) -> Ints:
     return np.flatnonzero(order[group] < last)
 
 
-def _best_ridge(sample: Sample, values: Floats, variance: float) -> tuple[float, float, float]:
+def _best_ridge(sample: TrainingRows, values: Floats, variance: float) -> tuple[float, float, float]:
     """Return sharpness, noise and ridge under which rows left out are likeliest, along axes of these variances ``[d]``.
 
     From 1 on, as long as the next ridge is better: of 65 draws of five sets of photos the likelihood had another peak in four of two
@@ -185,16 +185,16 @@ def _best_ridge(sample: Sample, values: Floats, variance: float) -> tuple[float,
     return trial(best)[1:]
 
 
-def _likelihood(sample: Sample) -> tuple[float, float, float]:
+def _likelihood(sample: TrainingRows) -> tuple[float, float, float]:
     """Return the cross entropy of rows left out, the sharpness b that minimises it, and tau."""
     usable = sample.other_counts > 0
     # a label of one group has no row that could be answered: it would only win wrongly
-    compared = np.bincount(sample.targets[usable], minlength=len(sample.counts)) > 0
+    has_rows = np.bincount(sample.targets[usable], minlength=len(sample.counts)) > 0
     noise = mean_noise(sample)
     beliefs = label_beliefs(sample, noise, prior_labels=math.inf)
     distances = leave_out_distances(sample, beliefs.means, beliefs.other_means)
-    scores = leave_out_scores(distances, sample, beliefs.excess, beliefs.other_excess)[usable][:, compared]
-    targets = (compared.cumsum() - 1)[sample.targets[usable]]
+    scores = leave_out_scores(distances, sample, beliefs.excess, beliefs.other_excess)[usable][:, has_rows]
+    targets = (has_rows.cumsum() - 1)[sample.targets[usable]]
     weights = sample.row_weights[usable]
     sharpness = 1 / fit_temperature(scores, targets, weights)
     log_odds = scores.astype(np.float64) * sharpness

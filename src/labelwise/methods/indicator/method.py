@@ -26,10 +26,10 @@ from labelwise.methods.shared.linear import Encoder, StartedModel
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores
+from labelwise.train.train_data import TensorSplit, TrainData
 
 Activation = Literal["none", "relu", "leaky_relu", "sigmoid", "tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -73,8 +73,8 @@ class LabelEncoder(nn.Module):
     def hidden(self, rows: Tensor | slice) -> Tensor:
         """Return the hidden layer ``[d/2, m]`` of the labels at these rows; a one-hot product is a look-up."""
         table = self.first.weight
-        chosen = table[:, rows] if isinstance(rows, slice) else table.index_select(1, rows)
-        return ACTIVATIONS[self.activation](chosen + self.first.bias[:, None])
+        selected = table[:, rows] if isinstance(rows, slice) else table.index_select(1, rows)
+        return ACTIVATIONS[self.activation](selected + self.first.bias[:, None])
 
 
 class IndicatorModel(StartedModel):
@@ -121,24 +121,26 @@ class IndicatorModel(StartedModel):
             raise UsageError(f"Label inputs are [m, {len(self.spec.labels)}]; given {list(inputs.shape)}.")
         return self._embeddings(self.label_encoder.of_inputs(inputs))
 
-    def project(self, image_embeddings: Tensor, started: bool = False) -> Projected:
-        """Return all that scores need of images, from their embeddings ``[n, d]``; ``started``, which waits for a GPU, is asked once before."""
-        weighted, second = image_embeddings * self.predictor.weight, self.label_encoder.second
-        base = linear_scores(image_embeddings, self.base) if started else None
-        return Projected(weighted @ second.weight, (weighted @ second.bias)[:, None] + self.predictor.bias, base)
+    def project(self, image_embeddings: Tensor, is_started: bool = False) -> Projected:
+        """Return all that scores need of images, from their embeddings ``[n, d]``; ``is_started``, which waits for a GPU, is asked once before."""
+        weighted_images, second = image_embeddings * self.predictor.weight, self.label_encoder.second
+        base = linear_scores(image_embeddings, self.base) if is_started else None
+        return Projected(
+            weighted_images @ second.weight, (weighted_images @ second.bias)[:, None] + self.predictor.bias, base
+        )
 
     def scores_of_rows(self, images: Projected, rows: slice) -> Tensor:
         """Return the score of every image with every label at these rows ``[n, m]``."""
         scores = torch.addmm(images.offset, images.embeddings, self.label_encoder.hidden(rows))
         return scores if images.base is None else scores + images.base[:, rows]
 
-    def scores_of_pairs(self, images: Projected, asked: Tensor) -> Tensor:
+    def scores_of_pairs(self, images: Projected, labels: Tensor) -> Tensor:
         """Return the scores of each image with its own labels ``[n, m]``, given at ``asked [n, m]``."""
-        if asked.shape[1] * MANY > len(self.spec.labels):
-            return self.scores_of_rows(images, slice(None)).gather(1, asked)
-        hidden = self.label_encoder.hidden(asked.flatten()).view(-1, *asked.shape)
+        if labels.shape[1] * MANY > len(self.spec.labels):
+            return self.scores_of_rows(images, slice(None)).gather(1, labels)
+        hidden = self.label_encoder.hidden(labels.flatten()).view(-1, *labels.shape)
         scores = torch.einsum("nh,hnm->nm", images.embeddings, hidden) + images.offset
-        return scores if images.base is None else scores + images.base.gather(1, asked)
+        return scores if images.base is None else scores + images.base.gather(1, labels)
 
     def _embeddings(self, psi: Tensor) -> Tensor:
         return torch.cat([self.predictor.weight * psi, self.predictor.bias.expand(len(psi), 1)], 1)
@@ -213,10 +215,10 @@ class Indicator(StartedMethod):
 
     def loss(self, model: IndicatorModel, negatives: int) -> Callable[[Batch], dict[str, Tensor]]:
         """Return the loss of eq. 4 with K1 = K2 = 1, each image encoded once."""
-        started = model.started
+        is_started = model.started
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            images, truth = model.project(model.encode_images(batch.images), started), batch.targets[:, None]
+            images, truth = model.project(model.encode_images(batch.images), is_started), batch.targets[:, None]
             if negatives >= len(model.spec.labels) - 1:
                 scores = model.scores_of_rows(images, slice(None)).float()
                 right = scores.gather(1, truth)
@@ -234,10 +236,10 @@ class Indicator(StartedMethod):
 
         The targets of a batch are as large as its scores of all labels, so N does not matter.
         """
-        started = model.started
+        is_started = model.started
 
         def of_batch(batch: Batch) -> dict[str, Tensor]:
-            images, true = model.project(model.encode_images(batch.images), started), batch.targets
+            images, true = model.project(model.encode_images(batch.images), is_started), batch.targets
             scores = model.scores_of_rows(images, slice(None)).float()
             yes = (softplus(-scores) * true).sum(1)
             if negatives >= len(model.spec.labels) - 1:

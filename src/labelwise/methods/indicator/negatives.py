@@ -25,14 +25,16 @@ def sample_uniformly(uniforms: Tensor, targets: Tensor, k: int) -> Tensor:
     first = k - 1 - count
     places = torch.arange(count, device=uniforms.device).expand(len(uniforms), -1)
     fine = uniforms[..., 0].double() + uniforms[..., 1].double() * STEP
-    drawn = (fine * (places + first + 1)).long()
-    values, order = drawn.sort(stable=True)
-    taken = torch.zeros_like(drawn, dtype=torch.bool).scatter(1, order, pad(values[:, 1:] == values[:, :-1], (1, 0)))
-    source = torch.where(drawn >= first, drawn - first, places)
+    positions = (fine * (places + first + 1)).long()
+    values, order = positions.sort(stable=True)
+    repeated = torch.zeros_like(positions, dtype=torch.bool).scatter(
+        1, order, pad(values[:, 1:] == values[:, :-1], (1, 0))
+    )
+    source = torch.where(positions >= first, positions - first, places)
     for _ in range((count - 1).bit_length()):
-        taken = taken | taken.gather(1, source)
+        repeated = repeated | repeated.gather(1, source)
         source = source.gather(1, source)
-    wrong = torch.where(taken, places + first, drawn)
+    wrong = torch.where(repeated, places + first, positions)
     return wrong + (wrong >= targets[:, None])
 
 
@@ -52,11 +54,11 @@ def sample_by_score(parts: Iterable[tuple[Tensor, Tensor]], targets: Tensor, cou
         if several_true(targets):
             keys = keys.masked_fill_(targets[:, start : start + keys.shape[1]], -torch.inf)
         else:
-            keys = _without(keys, targets - start)
-        found = keys.topk(min(count, keys.shape[1]), sorted=False)
-        best, labels = torch.cat([best, found.values], 1), torch.cat([labels, found.indices + start], 1)
-        kept = best.topk(min(count, best.shape[1]), sorted=False)
-        best, labels = kept.values, labels.gather(1, kept.indices)
+            keys = _mask_columns(keys, targets - start)
+        candidates = keys.topk(min(count, keys.shape[1]), sorted=False)
+        best, labels = torch.cat([best, candidates.values], 1), torch.cat([labels, candidates.indices + start], 1)
+        best_of_candidates = best.topk(min(count, best.shape[1]), sorted=False)
+        best, labels = best_of_candidates.values, labels.gather(1, best_of_candidates.indices)
         start += keys.shape[1]
     return labels.masked_fill(best == -torch.inf, -1) if several_true(targets) else labels
 
@@ -71,8 +73,8 @@ def _gumbel(uniforms: Tensor) -> Tensor:
     return (uniforms + STEP / 2).clamp_(max=1 - STEP).neg_().log1p_().neg_().log_().neg_()
 
 
-def _without(keys: Tensor, columns: Tensor) -> Tensor:
+def _mask_columns(keys: Tensor, columns: Tensor) -> Tensor:
     """Return the keys ``[n, part]`` with minus infinity at one column of each row, if the part has that column."""
     places = columns.clamp(0, keys.shape[1] - 1)[:, None]
-    kept = keys.gather(1, places).masked_fill(places == columns[:, None], -torch.inf)
-    return keys.scatter_(1, places, kept)
+    masked = keys.gather(1, places).masked_fill(places == columns[:, None], -torch.inf)
+    return keys.scatter_(1, places, masked)

@@ -31,20 +31,20 @@ class CaptionRelevance(NamedTuple):
     def of(cls, images: Array, texts: Array) -> "CaptionRelevance":
         """Return the relevance from image embeddings ``[n, d]`` and caption vectors ``[n, a]``; of more than ``MOST``, some."""
         rows = np.arange(0, len(images), -(-len(images) // MOST))
-        centred = (images[rows] - images[rows].mean(0)).astype(np.float64)
-        products, part = centred @ centred.T, np.arange(len(rows)) % PARTS
+        residuals = (images[rows] - images[rows].mean(0)).astype(np.float64)
+        products, part = residuals @ residuals.T, np.arange(len(rows)) % PARTS
         ridge, predict = PENALTY * np.diagonal(products).mean(), np.zeros_like(products)
-        for one in range(PARTS):
-            own, others = np.flatnonzero(part == one), np.flatnonzero(part != one)
-            known = products[np.ix_(others, others)] + ridge * np.eye(len(others))
-            predict[np.ix_(own, others)] = np.linalg.solve(known, products[np.ix_(others, own)]).T
+        for number in range(PARTS):
+            own, others = np.flatnonzero(part == number), np.flatnonzero(part != number)
+            gram = products[np.ix_(others, others)] + ridge * np.eye(len(others))
+            predict[np.ix_(own, others)] = np.linalg.solve(gram, products[np.ix_(others, own)]).T
         return cls(texts[rows], predict)
 
     def weights(self, texts: Array) -> Array:
         """Return the matrix ``[a, a]`` that weights directions of label vectors; ``texts [n, a]`` are prepared as these are."""
-        centred = texts - texts.mean(0, dtype=np.float64)
-        crossed = centred.T @ (self.predict @ centred)
-        values, axes = np.linalg.eigh(centred.T @ centred)
+        centred_texts = texts - texts.mean(0, dtype=np.float64)
+        crossed = centred_texts.T @ (self.predict @ centred_texts)
+        values, axes = np.linalg.eigh(centred_texts.T @ centred_texts)
         whiten = (axes / np.sqrt(np.maximum(values, 0) + TEXT_FLOOR * max(float(values.mean()), 1e-12))) @ axes.T
         shares, directions = np.linalg.eigh(whiten @ (crossed + crossed.T) @ whiten / 2)
         weights: Array = whiten @ ((directions * np.sqrt(np.maximum(shares, 0))) @ directions.T)

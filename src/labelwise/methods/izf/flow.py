@@ -36,9 +36,9 @@ class FlowSettings:
         if self.blocks > MOST_BLOCKS:
             raise UsageError(f"A flow has at most {MOST_BLOCKS} blocks; given {self.blocks}.")
         for name, kind in (("activation", Activation), ("mixing", Mixing)):
-            given, known = getattr(self, name), get_args(kind)
-            if given not in known:
-                raise UsageError(f'A flow has no {name} "{given}".{suggest(given, known)} Known: {listing(known)}.')
+            value, allowed = getattr(self, name), get_args(kind)
+            if value not in allowed:
+                raise UsageError(f'A flow has no {name} "{value}".{suggest(value, allowed)} Known: {listing(allowed)}.')
 
 
 class Flow(nn.Module):
@@ -52,22 +52,22 @@ class Flow(nn.Module):
         if size < 2:
             raise UsageError(f"A flow transforms one half by the other and needs a size of at least 2; given {size}.")
         self.size = size
-        self.settings = how = settings or FlowSettings()
-        mixing = LUMixing if how.mixing == "lu" else Permutation
+        self.settings = options = settings or FlowSettings()
+        mixing = LUMixing if options.mixing == "lu" else Permutation
         self.blocks = nn.ModuleList(
-            nn.ModuleList([*([ActNorm(size)] if how.act_norm else []), mixing(size), Coupling(size, how)])
-            for _ in range(how.blocks)
+            nn.ModuleList([*([ActNorm(size)] if options.act_norm else []), mixing(size), Coupling(size, options)])
+            for _ in range(options.blocks)
         )
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=START)
         self.last: Permutation | None = None
-        if how.identity:
+        if options.identity:
             self.last = self._undone()
 
     def forward(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return where the vectors ``[n, size]`` go, ``[n, size]``, and the log of |det Jacobian| there, ``[n]``."""
         with torch.autocast(v.device.type, enabled=False):
-            v = self._checked(v)
+            v = self._check(v)
             log_det: Any = 0.0
             for step in self._chain():
                 v, log_scale = step(v)
@@ -77,7 +77,7 @@ class Flow(nn.Module):
     def inverse(self, z: Tensor) -> Tensor:
         """Return the vectors ``[n, size]`` that ``forward`` takes to these."""
         with torch.autocast(z.device.type, enabled=False):
-            z = self._checked(z)
+            z = self._check(z)
             for step in reversed(self._chain()):
                 z = step.inverse(z)
         return z
@@ -89,7 +89,7 @@ class Flow(nn.Module):
         Call it once, before training, with training vectors; without ``act_norm`` nothing happens. The state is in the
         parameters: a flow rebuilt from them needs no second call.
         """
-        v = self._checked(v)
+        v = self._check(v)
         if len(v) < 2:
             raise UsageError(f"ActNorm needs at least two vectors to measure a deviation; given {len(v)}.")
         for step in self._chain():
@@ -113,7 +113,7 @@ class Flow(nn.Module):
         steps = [step for block in self.blocks for step in block]  # type: ignore[attr-defined]
         return steps if self.last is None else [*steps, self.last]
 
-    def _checked(self, x: Tensor) -> Tensor:
+    def _check(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.size:
             raise UsageError(f"This flow takes vectors [n, {self.size}]; given {list(x.shape)}.")
         return x.to(next(self.parameters()).dtype)

@@ -27,7 +27,7 @@ from labelwise.methods.shared.statistics import embedding_statistics
 SPREAD_SHARE = 0.3  # by which embeddings scatter more around it
 
 
-class Choice(NamedTuple):
+class GaussianSettings(NamedTuple):
     """The settings of one solution."""
 
     shrink: float  # how much of the identity is added to the covariance, in units of its mean variance
@@ -43,8 +43,8 @@ class Choice(NamedTuple):
 
 SHRINKS, WIDTHS, PENALTIES = (1.0, 3.0, 10.0, 30.0), (0.0, 0.25, 0.5), (0.03, 0.1, 0.3)
 OWN, POWERS, FLAT = (0.0, 0.5, 0.75), (1.0, 0.7), (0.0, 0.125, 0.25)
-GRID = tuple(Choice(*values) for values in product(SHRINKS, WIDTHS, PENALTIES, OWN, POWERS, FLAT))
-PLAIN = Choice(shrink=3.0, width=0.25, penalty=0.1, own=0.5)
+GRID = tuple(GaussianSettings(*values) for values in product(SHRINKS, WIDTHS, PENALTIES, OWN, POWERS, FLAT))
+PLAIN = GaussianSettings(shrink=3.0, width=0.25, penalty=0.1, own=0.5)
 
 
 class Regression(NamedTuple):
@@ -68,10 +68,10 @@ class Regression(NamedTuple):
         Both are fitted to trained labels that are left out; ``norms [k, k]`` are scalar products of their means.
         """
         errors = ((self.missed @ norms) * self.missed).sum(1)
-        left_out = 1 / self.inverse.diagonal() - penalty
-        away = left_out - left_out.mean()
-        slope = ((away @ errors) / away.square().sum().clamp_min(1e-12)).clamp_min(0)
-        return torch.stack([errors.mean() - slope * left_out.mean(), slope])
+        held_out = 1 / self.inverse.diagonal() - penalty
+        centred = held_out - held_out.mean()
+        slope = ((centred @ errors) / centred.square().sum().clamp_min(1e-12)).clamp_min(0)
+        return torch.stack([errors.mean() - slope * held_out.mean(), slope])
 
 
 class Gaussians(NamedTuple):
@@ -86,61 +86,63 @@ class Gaussians(NamedTuple):
     @classmethod
     def of(cls, embeddings: Tensor, targets: Tensor, vectors: Tensor) -> "Gaussians":
         """Return the statistics of image embeddings ``[n, d]`` with labels ``[n]`` and label vectors ``[k, a]``."""
-        known = embedding_statistics(embeddings.cpu().numpy(), targets.cpu().numpy(), len(vectors))
-        parts = (known.counts, known.means, known.within)
-        counts, means, within = (torch.from_numpy(part).to(vectors.device) for part in parts)
-        here = counts > 0
-        mean = means[here].mean(0)
-        values, axes = torch.linalg.eigh(within)
+        statistics = embedding_statistics(embeddings.cpu().numpy(), targets.cpu().numpy(), len(vectors))
+        parts = (statistics.counts, statistics.means, statistics.within)
+        counts, means, covariance = (torch.from_numpy(part).to(vectors.device) for part in parts)
+        present = counts > 0
+        mean = means[present].mean(0)
+        values, axes = torch.linalg.eigh(covariance)
         values = values.clamp_min(1e-6 * values.mean().clamp_min(1e-12))
-        means = torch.where(here[:, None], means - mean, 0) @ axes
+        means = torch.where(present[:, None], means - mean, 0) @ axes
         return cls(mean, values, axes, means, vectors.double())
 
     def _variances(self, shrink: float) -> Tensor:
         """Return the shrunk variances along the axes ``[d]``."""
         return self.values + shrink * self.values.mean()
 
-    def scores(self, embeddings: Tensor, vectors: Tensor, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, Tensor]]:
+    def scores(
+        self, embeddings: Tensor, vectors: Tensor, grid: tuple[GaussianSettings, ...]
+    ) -> Iterator[tuple[GaussianSettings, Tensor]]:
         """Yield each choice and the scores of embeddings ``[n, d]`` against label vectors ``[m, a]`` under it.
 
         The first of the labels are the trained ones.
         """
-        rotated, vectors = (embeddings.double() - self.mean) @ self.axes, vectors.double()
+        rotated_images, vectors = (embeddings.double() - self.mean) @ self.axes, vectors.double()
         k = len(self.vectors)
         pairs = dict.fromkeys(one[1:3] for one in grid)
         regressions = [(Regression.of(self.vectors, *pair), kernel(vectors, self.vectors, pair[0])) for pair in pairs]
         for shrink in dict.fromkeys(one.shrink for one in grid):
-            scaled = self.means / self._variances(shrink)
-            products = rotated @ scaled.T, self.means @ scaled.T
+            scaled_means = self.means / self._variances(shrink)
+            products = rotated_images @ scaled_means.T, self.means @ scaled_means.T
             for pair, (regression, likeness) in zip(pairs, regressions, strict=True):
                 doubt = regression.doubt(pair[1], products[1])
                 near, norms = (_less_sure(each, products[1], regression.missed) for each in products)
                 shares = likeness @ regression.inverse
-                taken = TAKEN_OFF * errors(doubt, variances(vectors, likeness, regression.inverse, pair[0]))
-                taken[:k] = 0
+                penalties = TAKEN_OFF * errors(doubt, variances(vectors, likeness, regression.inverse, pair[0]))
+                penalties[:k] = 0
                 for one in (one for one in grid if one.shrink == shrink and one[1:3] == pair):
                     share = shares.clone()
                     share[:k] += one.own * (torch.eye(k).to(share) - shares[:k])
-                    yield one, torch.addmm(0.5 * (taken - ((share @ norms) * share).sum(1)), near, share.T)
+                    yield one, torch.addmm(0.5 * (penalties - ((share @ norms) * share).sum(1)), near, share.T)
 
-    def solve(self, choice: Choice) -> tuple[dict[str, Tensor], LabelMap]:
+    def solve(self, choice: GaussianSettings) -> tuple[dict[str, Tensor], LabelMap]:
         """Return the invertible linear map of embeddings, the buffers of a ``Front``, and the means of labels.
 
         Embeddings minus the mean times the weight are latents ``[d, d]``: the semantic part first, then the free part.
         """
-        spread = self._variances(choice.shrink).sqrt()
+        deviations = self._variances(choice.shrink).sqrt()
         regression = Regression.of(self.vectors, choice.width, choice.penalty)
-        whitened = self.means / spread
+        whitened = self.means / deviations
         left, sizes, right = torch.linalg.svd(regression.inverse @ whitened, full_matrices=False)
         turn = torch.linalg.qr(right.T, mode="complete")[0]
         turn[:, : len(right)] = right.T
-        away = regression.missed @ whitened @ right.T
-        values, axes = torch.linalg.eigh(away.T @ away * (SPREAD_SHARE / len(away)))
+        held_out = regression.missed @ whitened @ right.T
+        values, axes = torch.linalg.eigh(held_out.T @ held_out * (SPREAD_SHARE / len(held_out)))
         wider = (1 + values.clamp_min(0)).sqrt()
         q, narrow = len(right), (axes / wider) @ axes.T
-        weight, inverse = (self.axes / spread) @ turn, turn.T @ (self.axes * spread).T
+        weight, inverse = (self.axes / deviations) @ turn, turn.T @ (self.axes * deviations).T
         weight[:, :q], inverse[:q] = weight[:, :q] @ narrow, (axes * wider) @ axes.T @ inverse[:q]
-        log_det = -spread.log().sum() - wider.log().sum()
+        log_det = -deviations.log().sum() - wider.log().sum()
         labels = {
             "anchors": self.vectors,
             "weights": (left * sizes) @ narrow,
@@ -159,16 +161,16 @@ def _less_sure(products: Tensor, norms: Tensor, missed: Tensor) -> Tensor:
     That is by a covariance of ``SPREAD_SHARE`` of the errors of means left out, ``missed [k, k]`` times the means, whose own products
     are ``norms [k, k]``. By Woodbury's formula.
     """
-    away = missed @ norms
-    wider = len(norms) / SPREAD_SHARE * torch.eye(len(norms)).to(norms) + away @ missed.T
-    shrunk: Tensor = products - products @ missed.T @ torch.linalg.solve(wider, away)
-    return shrunk
+    correction = missed @ norms
+    wider = len(norms) / SPREAD_SHARE * torch.eye(len(norms)).to(norms) + correction @ missed.T
+    shrunken: Tensor = products - products @ missed.T @ torch.linalg.solve(wider, correction)
+    return shrunken
 
 
 def variances(vectors: Tensor, likeness: Tensor, inverse: Tensor, width: float | Tensor) -> Tensor:
     """Return the predictive variance ``[m]`` of vectors, given their kernel with the trained ones ``[m, k]``."""
-    alone = vectors.square().sum(1) if not width else torch.ones_like(likeness[:, 0])
-    return (alone - ((likeness @ inverse) * likeness).sum(1)).clamp_min(0)
+    self_similarity = vectors.square().sum(1) if not width else torch.ones_like(likeness[:, 0])
+    return (self_similarity - ((likeness @ inverse) * likeness).sum(1)).clamp_min(0)
 
 
 def errors(doubt: Tensor, variance: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ from labelwise.methods.izf.generated_head import GeneratedHead
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.zero_shot import ZeroShotMethod, ZeroShotModel, best_on_validation
 from labelwise.support.settings import check_range, setting
-from labelwise.train.data import TrainData
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
+from labelwise.train.train_data import TrainData
 
 REAL = 50  # features of images kept for each trained label
 HEAD_PENALTIES = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5)  # falling: each fit starts from the one before
@@ -66,8 +66,8 @@ class GeneratedSoftmax(GeneratingModel):
     def keep_real(self, features: Tensor, targets: Tensor) -> None:
         """Keep some of these features ``[n, d]`` with labels ``[n]``, the same number of each label where there are."""
         order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0)).to(targets.device)
-        kept = [order[targets[order] == label][:REAL] for label in range(len(self.spec.labels))]
-        self.real, self.real_targets = (array(of[torch.cat(kept)]) for of in (features.half(), targets))
+        rows_kept = [order[targets[order] == label][:REAL] for label in range(len(self.spec.labels))]
+        self.real, self.real_targets = (array(of[torch.cat(rows_kept)]) for of in (features.half(), targets))
 
     def layers(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Array]]:
         """Yield each penalty and the embeddings of labels ``[k, d + 1]`` under it."""
@@ -153,6 +153,9 @@ class GeneratingMethod(ZeroShotMethod):
             with torch.no_grad():
                 val = model.embed(model.encode_features(data.val.images)) if len(data.val) else features[:0]
             embeddings = array(val)
-            layers = ((one, linear_scores(embeddings, rows)) for one, rows in model.layers(data.known, HEAD_PENALTIES))
+            layers = (
+                (candidate, linear_scores(embeddings, rows))
+                for candidate, rows in model.layers(data.known, HEAD_PENALTIES)
+            )
             penalty = best_on_validation(layers, data, PLAIN_PENALTY)
         model.choose_penalty(penalty)

@@ -63,14 +63,14 @@ class GeneratedHead(ZeroShotHead):
 
     def layers(self, labels: Labels, penalties: tuple[float, ...]) -> Iterator[tuple[float, Array]]:
         """Yield each penalty and the embeddings of labels ``[k, d + 1]`` under it."""
-        others = sorted(set(labels.names) - set(self.labels.names))
-        row_of = {name: row for row, name in enumerate((*self.labels.names, *others))}
+        new_names = sorted(set(labels.names) - set(self.labels.names))
+        row_of = {name: row for row, name in enumerate((*self.labels.names, *new_names))}
         features, targets = self.real.astype(np.float32), self.real_targets
-        if others:
-            made = self.generate(labels.select(others), self.generated, 0)
-            features = np.concatenate([features, made.reshape(-1, made.shape[2])])
-            more = np.repeat(np.arange(len(others)) + len(self.labels), self.generated)
-            targets = np.concatenate([targets, more])
+        if new_names:
+            generated = self.generate(labels.select(new_names), self.generated, 0)
+            features = np.concatenate([features, generated.reshape(-1, generated.shape[2])])
+            targets_made = np.repeat(np.arange(len(new_names)) + len(self.labels), self.generated)
+            targets = np.concatenate([targets, targets_made])
         for penalty, rows in softmax_layers(self.latents(features), targets, len(row_of), penalties):
             yield penalty, rows[[row_of[name] for name in labels.names]]
 

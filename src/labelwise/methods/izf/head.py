@@ -34,8 +34,8 @@ class FlowSteps:
         """Return where the vectors go ``[n, size]``, and the log of |det Jacobian| there ``[n]``, or one for all."""
         log_det: Array | float = 0.0
         for step in self.steps():
-            v, more = self._forward(step, v)
-            log_det = log_det + more
+            v, log_det_part = self._forward(step, v)
+            log_det = log_det + log_det_part
         return v, log_det
 
     def inverse(self, z: Array) -> Array:
@@ -72,8 +72,8 @@ class FlowSteps:
         if f"{step}.back" in state:
             return z[:, state[f"{step}.back"]]
         if f"{step}.shift" in state:
-            back: Array = state[f"{step}.shift"] + z * np.exp(-state[f"{step}.log_scale"])
-            return back
+            inverse: Array = state[f"{step}.shift"] + z * np.exp(-state[f"{step}.log_scale"])
+            return inverse
         if f"{step}.factors" in state:
             lower = solve_triangular(np.tril(state[f"{step}.factors"], -1), z.T, lower=True, unit_diagonal=True)
             before: Array = solve_triangular(self.upper(step), lower).T
@@ -94,11 +94,11 @@ class FlowSteps:
         return v[:, :half], v[:, half:]
 
     def _affine(self, name: str, half: Array) -> tuple[Array, Array]:
-        hidden = linear(half, self.state[f"{name}.hidden.weight"], self.state[f"{name}.hidden.bias"])
-        hidden = leaky(hidden, SLOPE if self.activation == "leaky_relu" else 0.0)
-        both = linear(hidden, self.state[f"{name}.out.weight"], self.state[f"{name}.out.bias"])
-        middle = both.shape[1] // 2
-        return np.arctan(both[:, :middle]) * (CLAMP * ATAN), both[:, middle:]
+        hidden_units = linear(half, self.state[f"{name}.hidden.weight"], self.state[f"{name}.hidden.bias"])
+        hidden_units = leaky(hidden_units, SLOPE if self.activation == "leaky_relu" else 0.0)
+        outputs = linear(hidden_units, self.state[f"{name}.out.weight"], self.state[f"{name}.out.bias"])
+        middle = outputs.shape[1] // 2
+        return np.arctan(outputs[:, :middle]) * (CLAMP * ATAN), outputs[:, middle:]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -122,8 +122,8 @@ class Latents:
         z = (features - self.mean) @ self.weight
         if self.flow is None:
             return z, self.log_det
-        z, more = self.flow.forward(z)
-        return z, self.log_det + more
+        z, log_det_part = self.flow.forward(z)
+        return z, self.log_det + log_det_part
 
     def inverse(self, latents: Array) -> Array:
         """Return the features ``[n, z]`` that have these latents."""
@@ -134,8 +134,10 @@ class Latents:
     def generate(self, labels: Labels, semantic: Array, count: int, seed: int) -> Array:
         """Return features ``[k, count, z]`` of labels with these semantic parts ``[k, s]``."""
         centres = np.pad(semantic, ((0, 0), (0, len(self.spread) - semantic.shape[1])))
-        drawn = noise(labels, (count, len(self.spread)), seed)
-        return np.stack([self.inverse(centre + self.spread * own) for centre, own in zip(centres, drawn, strict=True)])
+        latents = noise(labels, (count, len(self.spread)), seed)
+        return np.stack(
+            [self.inverse(centre + self.spread * own) for centre, own in zip(centres, latents, strict=True)]
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -157,25 +159,25 @@ class LabelMap:
         arrays: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
         return cls(length=length, **arrays)
 
-    def semantic(self, vectors: Array, trained: Mapping[int, int]) -> Array:
-        """Return the semantic parts ``[k, s]`` of labels by their vectors; ``trained`` are rows and their places among trained labels."""
+    def semantic(self, vectors: Array, places: Mapping[int, int]) -> Array:
+        """Return the semantic parts ``[k, s]`` of labels by their vectors; ``places`` are rows and their places among trained labels."""
         if self.length is not None:
             return vectors * self.length
         semantic: Array = kernel(vectors, self.anchors, self.kernel_width) @ self.weights
-        for row, place in trained.items():
+        for row, place in places.items():
             semantic[row] += self.own[place]
         return semantic
 
-    def taken_off(self, vectors: Array, trained: Mapping[int, int]) -> Array:
+    def taken_off(self, vectors: Array, places: Mapping[int, int]) -> Array:
         """Return the correction of squared distances to labels ``[k]`` for means predicted from descriptions."""
         if self.length is not None:
             return np.zeros(len(vectors), vectors.dtype)
         likeness = kernel(vectors, self.anchors, self.kernel_width)
-        alone = np.ones(len(vectors), vectors.dtype) if self.kernel_width else (vectors**2).sum(1)
-        variance = np.maximum(alone - ((likeness @ self.likeness_inverse) * likeness).sum(1), 0)
-        taken: Array = TAKEN_OFF * np.maximum(self.doubt[0] + self.doubt[1] * variance, 0)
-        taken[list(trained)] = 0
-        return taken
+        self_similarity = np.ones(len(vectors), vectors.dtype) if self.kernel_width else (vectors**2).sum(1)
+        variance = np.maximum(self_similarity - ((likeness @ self.likeness_inverse) * likeness).sum(1), 0)
+        penalty: Array = TAKEN_OFF * np.maximum(self.doubt[0] + self.doubt[1] * variance, 0)
+        penalty[list(places)] = 0
+        return penalty
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -198,20 +200,20 @@ class IzfHead(ZeroShotHead):
         """Return image embeddings ``[n, semantic + 1]``."""
         z, log_det = self.flow.forward(self.comparable(features))
         own, free = z[:, : self.semantic], z[:, self.semantic :]
-        rest = log_det - 0.5 * ((free**2).sum(1) + free.shape[1] * math.log(2 * math.pi))
-        return np.concatenate([own, ((rest - self.density_mean) / self.density_std)[:, None]], 1)
+        free_density = log_det - 0.5 * ((free**2).sum(1) + free.shape[1] * math.log(2 * math.pi))
+        return np.concatenate([own, ((free_density - self.density_mean) / self.density_std)[:, None]], 1)
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, semantic + 2]``: c(y), no weight of the rest, and minus half its squared length."""
-        vectors, trained = self.vectors(labels), trained_places(self.labels, labels)
-        embeddings = _as_embeddings(self.label_map.semantic(vectors, trained))
-        embeddings[:, -1] += 0.5 * self.label_map.taken_off(vectors, trained)
+        vectors, places = self.vectors(labels), trained_places(self.labels, labels)
+        embeddings = _as_embeddings(self.label_map.semantic(vectors, places))
+        embeddings[:, -1] += 0.5 * self.label_map.taken_off(vectors, places)
         return embeddings
 
     def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return minus the log-density under the best label ``[n]``."""
-        own, rest = embeddings[:, :-1], embeddings[:, -1] * self.density_std + self.density_mean
-        common = rest - 0.5 * ((own**2).sum(1) + self.semantic * math.log(2 * math.pi))
+        own, free_density = embeddings[:, :-1], embeddings[:, -1] * self.density_std + self.density_mean
+        common = free_density - 0.5 * ((own**2).sum(1) + self.semantic * math.log(2 * math.pi))
         densities: Array = self.score(embeddings, label_embeddings).max(1) + common
         return -densities
 
@@ -227,20 +229,20 @@ class IzfHead(ZeroShotHead):
         examples is B (B + w I / m)^-1 times their mean, and it is off by some variance. What trained labels' embeddings, made from
         descriptions, are off their means by is another; scores are levelled by half the difference.
         """
-        sizes, here = np.bincount(groups), self.statistics.counts > 0
+        sizes, present = np.bincount(groups), self.statistics.counts > 0
         means = segment_mean(embeddings[:, :-1].astype(np.float64), groups, len(sizes))
-        known = self.statistics.means[here, :-1].astype(np.float64)
+        known = self.statistics.means[present, :-1].astype(np.float64)
         centre = known.mean(0)
         values, axes = np.linalg.eigh((known - centre).T @ (known - centre) / len(known))
         inside = max(float(np.diagonal(self.statistics.within)[:-1].astype(np.float64).mean()), 1e-12)
         places = {row: row for row in range(len(self.labels))}
-        trained = self.label_map.semantic(self.vectors(self.labels), places)[here].astype(np.float64)
-        apart = ((known - trained) ** 2).sum(1).mean()
-        values, spread = np.maximum(values, 0), inside / sizes[:, None]
-        share = values / (values + spread)
-        taught = _as_embeddings((centre + ((means - centre) @ axes * share) @ axes.T).astype(np.float32))
-        taught[:, -1] += (0.5 * (spread[:, 0] * share.sum(1) - apart)).astype(np.float32)
-        return taught
+        predictions = self.label_map.semantic(self.vectors(self.labels), places)[present].astype(np.float64)
+        distance = ((known - predictions) ** 2).sum(1).mean()
+        values, covariance = np.maximum(values, 0), inside / sizes[:, None]
+        share = values / (values + covariance)
+        rows = _as_embeddings((centre + ((means - centre) @ axes * share) @ axes.T).astype(np.float32))
+        rows[:, -1] += (0.5 * (covariance[:, 0] * share.sum(1) - distance)).astype(np.float32)
+        return rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -281,5 +283,5 @@ def kernel(vectors: Array, anchors: Array, width: float) -> Array:
     own = (anchors * anchors).sum(1)
     squares = (vectors * vectors).sum(1)[:, None] + own - 2 * products
     usual = 2 * own.mean() - 2 * (anchors.mean(0) ** 2).sum()  # the mean squared distance of two anchors
-    alike: Array = np.exp(-width * np.maximum(squares, 0) / max(float(usual), 1e-12))
-    return alike
+    values: Array = np.exp(-width * np.maximum(squares, 0) / max(float(usual), 1e-12))
+    return values

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from labelwise.core.balance import BalanceCurve, balance_curve, seen_spread
 from labelwise.methods.izf.flow import FlowSettings, Mixing
-from labelwise.methods.izf.gaussian import GRID, PLAIN, Choice, Gaussians
+from labelwise.methods.izf.gaussian import GRID, PLAIN, Gaussians, GaussianSettings
 from labelwise.methods.izf.generated import GeneratedSoftmax, GeneratingMethod
 from labelwise.methods.izf.model import LENGTHS, FlowModel, IzfModel, IzfSoftmaxModel, Kernel, mmd
 from labelwise.methods.shared.zero_shot import harmonic, has_unseen, label_folds
@@ -27,12 +27,12 @@ from labelwise.support.errors import UsageError, listing
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
 from labelwise.train.checkpoint import state_copy
-from labelwise.train.data import TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import segment_mean
+from labelwise.train.train_data import TrainData
 
 Start = Literal["closed", "labels", "random"]
 Head = Literal["nbc", "softmax"]
@@ -88,9 +88,9 @@ class Izf(GeneratingMethod):
     )
 
     def __post_init__(self) -> None:
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise UsageError(f'Setting "{name}" is one of {listing(known)}; given "{getattr(self, name)}".')
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise UsageError(f'Setting "{name}" is one of {listing(allowed)}; given "{getattr(self, name)}".')
         if self.epochs == 0 and self.start == "closed":
             replace(self, epochs=1)  # checks the rest
             return
@@ -140,13 +140,16 @@ class Izf(GeneratingMethod):
 
     def _solve(self, model: FlowModel, data: TrainData, features: Tensor) -> None:
         """Give the model the closed form of the settings, those left open chosen on held-out labels."""
-        grid, choice = tuple(dict.fromkeys(self._filled(one) for one in GRID)), self._filled(PLAIN)
+        grid, choice = (
+            tuple(dict.fromkeys(self._fill(choice_of_grid) for choice_of_grid in GRID)),
+            self._fill(PLAIN),
+        )
         if len(grid) > 1 and has_unseen(data):
             val = model.encode_features(data.val.images)
-            known = replace(
+            prepared = replace(
                 data, train=replace(data.train, images=features), val=replace(data.val, images=val)
             )  # the encoder has seen its training images, under any label
-            folds = [*label_folds(known)] if model.encoder.untrained else [known]
+            folds = [*label_folds(prepared)] if model.encoder.untrained else [prepared]
             choice = max(merits := _merits(model, folds, grid), key=merits.__getitem__)
             if model.flow is None and self.head == "nbc":
                 model.held_out = tuple(curve for fold in folds for _, curve in _curves(model, fold, (choice,)))
@@ -158,10 +161,10 @@ class Izf(GeneratingMethod):
         if self.start == "closed":
             model.fit_spread(features, data.train.targets)
 
-    def _filled(self, one: Choice) -> Choice:
+    def _fill(self, choice: GaussianSettings) -> GaussianSettings:
         """Return a choice, overridden by the settings that are set."""
-        own = {name: getattr(self, name) for name in Choice._fields}
-        return one._replace(**{name: value for name, value in own.items() if value is not None})
+        own = {name: getattr(self, name) for name in GaussianSettings._fields}
+        return choice._replace(**{name: value for name, value in own.items() if value is not None})
 
     def _train_flow(self, model: FlowModel, data: TrainData, features: Tensor) -> Iterator[Stage]:
         """Yield the stages of the flow, one for each length of label vectors to try, and keep the best on held-out labels.
@@ -171,9 +174,9 @@ class Izf(GeneratingMethod):
         assert model.flow is not None
         if self.start != "closed":
             model.flow.initialise(model.front(features))
-        fixed = replace(data, train=replace(data.train, images=features))
+        frozen_data = replace(data, train=replace(data.train, images=features))
         if not has_unseen(data):
-            yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), None)
+            yield self.feature_stage(model, model.flow, frozen_data, self._loss(model, data, features), None)
             model.eval()
             return
         val = model.encode_features(data.val.images)
@@ -184,16 +187,16 @@ class Izf(GeneratingMethod):
             centres, taken = model.semantic_part(data.known), model.taken_off(data.known)
             return harmonic(own @ centres.T + 0.5 * (taken - centres.square().sum(1)), data)
 
-        start = kept = state_copy(model)
+        start = best_state = state_copy(model)
         best, length = merit() if self.start == "closed" else -1.0, model.label_map.length
-        for each in LENGTHS if length is not None and self.label_length is None else (length,):
-            model.label_map = replace(model.label_map, length=each)
+        for candidate in LENGTHS if length is not None and self.label_length is None else (length,):
+            model.label_map = replace(model.label_map, length=candidate)
             model.load_state_dict(start)
-            yield self.feature_stage(model, model.flow, fixed, self._loss(model, data, features), merit)
+            yield self.feature_stage(model, model.flow, frozen_data, self._loss(model, data, features), merit)
             model.eval()
             if (figure := merit()) > best:
-                best, kept, length = figure, state_copy(model), each
-        model.load_state_dict(kept)
+                best, best_state, length = figure, state_copy(model), candidate
+        model.load_state_dict(best_state)
         model.label_map = replace(model.label_map, length=length)
 
     def _loss(self, model: FlowModel, data: TrainData, features: Tensor) -> Callable[[Batch], dict[str, Tensor]]:
@@ -202,33 +205,33 @@ class Izf(GeneratingMethod):
         Shrinkage of the covariance is the same as noise on the features. Training adds that noise, so that latents have the
         unit variance of the density from the start; without it the flow would first undo the shrinkage.
         """
-        d, closed = features.shape[1], self.start == "closed"
+        d, is_closed = features.shape[1], self.start == "closed"
         assert model.flow is not None
         # the paper compares features scaled to [0, 1], which its flow begins with; the closed form whitens, and compares features
-        back = model.features_from if closed else model.flow.inverse
+        inverse = model.features_from if is_closed else model.flow.inverse
 
         def scaled(v: Tensor) -> Tensor:
-            return v if closed else model.front(v)
+            return v if is_closed else model.front(v)
 
         with torch.no_grad():
-            spread = model.tensor(model.spread)
-            blur = (1 - spread.square()).clamp_min(0).sqrt()
-            centres = model.padded(model.semantic_part(data.labels))
+            deviation = model.tensor(model.spread)
+            blur = (1 - deviation.square()).clamp_min(0).sqrt()
+            centres = model.pad(model.semantic_part(data.labels))
             means = scaled(segment_mean(features, data.train.targets, len(data.labels)))
-            unseen = model.padded(model.semantic_part(data.unseen)) if data.unseen is not None else None
+            unseen = model.pad(model.semantic_part(data.unseen)) if data.unseen is not None else None
 
         def loss(batch: Batch) -> dict[str, Tensor]:
             right = centres[batch.targets]
-            jitter = batch.rng.normal(d) * blur if closed else (batch.rng.uniform(d) - 0.5) * self.noise
+            jitter = batch.rng.normal(d) * blur if is_closed else (batch.rng.uniform(d) - 0.5) * self.noise
             z, log_det = model.latents(batch.images, jitter)
             density = (0.5 * (z - right).square().sum(1) - log_det) / d
             terms = {"flow": self.flow_weight * density.mean()}
             if self.centre_weight:
-                off = back(right) - means[batch.targets]
+                off = inverse(right) - means[batch.targets]
                 terms["centre"] = self.centre_weight * off.square().sum(1).mean()
             if self.mmd_weight and unseen is not None:
                 drawn = (batch.rng.uniform() * len(unseen)).long()
-                made = back(unseen[drawn] + spread * batch.rng.normal(d))
+                made = inverse(unseen[drawn] + deviation * batch.rng.normal(d))
                 both, _ = whole_batch(torch.stack([scaled(batch.images), made], 1), batch)
                 terms["mmd"] = -self.mmd_weight * mmd(both[:, 0], both[:, 1], self.mmd_kernel)
             return terms
@@ -238,34 +241,38 @@ class Izf(GeneratingMethod):
     def settle(self, model: LabelModel) -> Method:
         """Return the settings with those that the trial chose."""
         assert isinstance(model, FlowModel)
-        settled = self
+        result = self
         if self.start == "random":
-            settled = replace(settled, label_length=model.label_map.length)
+            result = replace(result, label_length=model.label_map.length)
         else:
             assert model.solution is not None
-            settled = replace(settled, **model.solution._asdict())
+            result = replace(result, **model.solution._asdict())
         if isinstance(model, GeneratedSoftmax):
-            settled = replace(settled, head_penalty=model.head_penalty)
-        return replace(settled, epochs=int(model.trained_epochs))
+            result = replace(result, head_penalty=model.head_penalty)
+        return replace(result, epochs=int(model.trained_epochs))
 
 
-def _merits(model: FlowModel, folds: list[TrainData], grid: tuple[Choice, ...]) -> dict[Choice, float]:
+def _merits(
+    model: FlowModel, folds: list[TrainData], grid: tuple[GaussianSettings, ...]
+) -> dict[GaussianSettings, float]:
     """Return the best harmonic mean of each choice, the sum over trials whose images are features."""
     merits = dict.fromkeys(grid, 0.0)
     for fold in folds:
-        for one, curve in _curves(model, fold, grid):
-            merits[one] += float(curve.harmonic.max())
+        for choice, curve in _curves(model, fold, grid):
+            merits[choice] += float(curve.harmonic.max())
     return merits
 
 
-def _curves(model: FlowModel, fold: TrainData, grid: tuple[Choice, ...]) -> Iterator[tuple[Choice, BalanceCurve]]:
+def _curves(
+    model: FlowModel, fold: TrainData, grid: tuple[GaussianSettings, ...]
+) -> Iterator[tuple[GaussianSettings, BalanceCurve]]:
     """Yield each choice and its accuracies in a trial whose images are features, for every gap in units of ``seen_spread``."""
     gaussians = Gaussians.of(fold.train.images, fold.train.targets, model.vectors(fold.labels))
-    seen, relevance = torch.arange(len(fold.known)) < len(fold.labels), model.caption_relevance(fold)
-    for prepared in dict.fromkeys(one[-2:] for one in grid):
-        some = tuple(one for one in grid if one[-2:] == prepared)
+    is_seen, relevance = torch.arange(len(fold.known)) < len(fold.labels), model.caption_relevance(fold)
+    for prepared in dict.fromkeys(choice[-2:] for choice in grid):
+        some = tuple(choice for choice in grid if choice[-2:] == prepared)
         model.fit_vectors(fold.labels, some[0], relevance)
         vectors = model.vectors(fold.known).double()
         own = gaussians._replace(vectors=vectors[: len(fold.labels)])
-        for one, scores in own.scores(fold.val.images, vectors, some):
-            yield one, balance_curve(scores / seen_spread(scores, seen), fold.val.targets, seen)
+        for choice, scores in own.scores(fold.val.images, vectors, some):
+            yield choice, balance_curve(scores / seen_spread(scores, is_seen), fold.val.targets, is_seen)

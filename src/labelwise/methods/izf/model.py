@@ -14,14 +14,14 @@ from labelwise.core.head import Head
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.izf.flattening import CaptionRelevance, flatten
 from labelwise.methods.izf.flow import Flow
-from labelwise.methods.izf.gaussian import Choice
+from labelwise.methods.izf.gaussian import GaussianSettings
 from labelwise.methods.izf.generated import GeneratedSoftmax, GeneratingModel
 from labelwise.methods.izf.head import FlowSteps, IzfHead, IzfSoftmaxHead, LabelMap, Latents, trained_places
 from labelwise.methods.shared.linear import array
 from labelwise.support.errors import UsageError
-from labelwise.train.data import TrainData
 from labelwise.train.model import Spec
 from labelwise.train.tensors import segment_mean
+from labelwise.train.train_data import TrainData
 
 if TYPE_CHECKING:
     from labelwise.methods.izf.method import Izf
@@ -73,28 +73,28 @@ class FlowModel(GeneratingModel):
     def __init__(self, spec: Spec, settings: "Izf") -> None:
         super().__init__(spec, settings.encoder, settings.label_source, settings.power)
         d, k = self.encoder.code_size, len(spec.labels)
-        solved = settings.start != "random"
+        is_solved = settings.start != "random"
         # how many latents, the first ones, are the semantic part
-        self.semantic = min(k, d) if solved else self.vector_size
+        self.semantic = min(k, d) if is_solved else self.vector_size
         if self.semantic > d:
             raise UsageError(
                 f'With start="random" a label vector is a part of the latents: it has at most as many numbers as a feature '
                 f"({d}); given {self.semantic}."
             )
         self.vector_power = settings.vector_power or 1.0
-        self.solution: Choice | None = None
+        self.solution: GaussianSettings | None = None
         # a curve for each time that labels were held out, penalties in units of ``seen_spread``; see ``fitting.zero_shot``
         self.held_out: tuple[BalanceCurve, ...] = ()
         self.front = Front(d)
         self.flow = Flow(d, settings.flow_settings) if settings.epochs else None
-        length = None if solved else settings.label_length or LENGTHS[0]
+        length = None if is_solved else settings.label_length or LENGTHS[0]
         self.label_map = LabelMap.unsolved(k, self.vector_size, self.semantic, min(k, d), length)
         self.semantic_spread = 1.0 if settings.start == "closed" else settings.semantic_spread
         self.spread = np.ones(d, np.float32)
         self.spread[: self.semantic] *= self.semantic_spread
         self.register_buffer("trained_epochs", torch.zeros((), dtype=torch.int64))
 
-    def fit_vectors(self, labels: Labels, choice: Choice, relevance: CaptionRelevance | None) -> None:
+    def fit_vectors(self, labels: Labels, choice: GaussianSettings, relevance: CaptionRelevance | None) -> None:
         """Fit how label vectors are prepared: to these labels, with the settings of a choice and the relevance of captions."""
         self.centre_vectors = flatten(self.source.of(labels), choice.vector_power, choice.flat, relevance)
 
@@ -123,17 +123,17 @@ class FlowModel(GeneratingModel):
 
     def semantic_part(self, labels: Labels) -> Tensor:
         """Return c(y) ``[k, semantic]`` of labels: by their descriptions, and by images of those that have been trained."""
-        return self.tensor(self.label_map.semantic(*self._described(labels)))
+        return self.tensor(self.label_map.semantic(*self._describe(labels)))
 
     def taken_off(self, labels: Labels) -> Tensor:
         """Return the correction of squared distances to labels ``[k]`` for means predicted from descriptions."""
-        return self.tensor(self.label_map.taken_off(*self._described(labels)))
+        return self.tensor(self.label_map.taken_off(*self._describe(labels)))
 
-    def _described(self, labels: Labels) -> tuple[Array, dict[int, int]]:
+    def _describe(self, labels: Labels) -> tuple[Array, dict[int, int]]:
         """Return the vectors of labels ``[k, a]``, the rows of those that have been trained, and their places among these."""
         return array(self.vectors(labels)), trained_places(self.spec.labels, labels)
 
-    def padded(self, semantic: Tensor) -> Tensor:
+    def pad(self, semantic: Tensor) -> Tensor:
         """Return latents ``[n, d]`` with this semantic part and a free part of zeros."""
         return nn.functional.pad(semantic, (0, self.encoder.code_size - self.semantic))
 
@@ -166,8 +166,8 @@ class FlowModel(GeneratingModel):
         """Take over the map of each coordinate of these features ``[n, d]`` to [0, 1]."""
         low, high = features.amin(0), features.amax(0)
         reach = torch.where(high > low, high - low, 1)
-        whole = {"weight": reach.reciprocal().diag(), "inverse_weight": reach.diag(), "log_det": -reach.log().sum()}
-        self.front.take({**whole, "mean": low})
+        arrays = {"weight": reach.reciprocal().diag(), "inverse_weight": reach.diag(), "log_det": -reach.log().sum()}
+        self.front.take({**arrays, "mean": low})
 
     @torch.no_grad()
     def fit_spread(self, features: Tensor, targets: Tensor) -> None:
@@ -196,15 +196,15 @@ class IzfModel(FlowModel):
         """Return image embeddings ``[n, semantic + 1]`` from features ``[n, d]``."""
         z, log_det = self.latents(features)
         own, free = z[:, : self.semantic], z[:, self.semantic :]
-        rest = log_det - 0.5 * (free.square().sum(1) + free.shape[1] * math.log(2 * math.pi))
-        return torch.cat([own, ((rest - self.density[0]) / self.density[1])[:, None]], 1)
+        free_density = log_det - 0.5 * (free.square().sum(1) + free.shape[1] * math.log(2 * math.pi))
+        return torch.cat([own, ((free_density - self.density[0]) / self.density[1])[:, None]], 1)
 
     @torch.no_grad()
     def fit_density(self, features: Tensor) -> None:
         """Bring the log-densities of the free part of these features ``[n, d]`` to mean 0 and deviation 1."""
         self.density = (0.0, 1.0)
-        rest = torch.cat([self.embed(part)[:, -1] for part in torch.split(features, 1024)]).double()
-        self.density = float(rest.mean()), max(float(rest.std(correction=0)), 1e-6)
+        free_density = torch.cat([self.embed(part)[:, -1] for part in torch.split(features, 1024)]).double()
+        self.density = float(free_density.mean()), max(float(free_density.std(correction=0)), 1e-6)
 
     def restore(self, head: Head) -> None:
         """Load from a head what the state does not hold."""

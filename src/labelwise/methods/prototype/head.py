@@ -76,21 +76,21 @@ class PairScore:
             parts = [*parts, unit_rows(embeddings)]
         return np.concatenate(parts, 1)
 
-    def _sum(self, learned: Score, cosine: Score, first: Array, second: Array) -> Array:
+    def _sum(self, learned_score: Score, cosine: Score, first: Array, second: Array) -> Array:
         """Return the sum of the network's and the cosine's scores."""
         e = self.hidden
         if self.scale is None or self.offset is None:
-            return self._each_way(learned, first, second)
-        scaled: Array = self.scale * cosine(first[:, e:], second[:, e:]) + self.offset
-        return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if e else scaled
+            return self._each_way(learned_score, first, second)
+        scaled_cosine: Array = self.scale * cosine(first[:, e:], second[:, e:]) + self.offset
+        return scaled_cosine + self._each_way(learned_score, first[:, :e], second[:, :e]) if e else scaled_cosine
 
     def _each_way(self, score: Score, first: Array, second: Array) -> Array:
         """Return S(a, b), combined with S(b, a) if ``symmetry`` asks for it."""
         if self.symmetric == "none":
             return score(first, second)
         h = self.hidden // 2
-        there, back = score(first[:, :h], second[:, :h]), score(first[:, h:], second[:, h:])
-        return np.maximum(there, back) if self.symmetric == "max" else (there + back) / 2
+        forward, backward = score(first[:, :h], second[:, :h]), score(first[:, h:], second[:, h:])
+        return np.maximum(forward, backward) if self.symmetric == "max" else (forward + backward) / 2
 
     def _every_pair(self, u: Array, v: Array) -> Array:
         """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
@@ -98,27 +98,27 @@ class PairScore:
             return self._of_sums(u[:, None] + v)
         if self.middle_weight is None:
             return self._of_maxima(u, v)
-        out = np.empty((len(u), len(v)), np.result_type(u, v))
+        scores = np.empty((len(u), len(v)), np.result_type(u, v))
         for rows, columns in tiles(len(u), len(v), u.shape[1]):
-            out[rows, columns] = self._of_sums(u[rows, None] + v[columns])
-        return out
+            scores[rows, columns] = self._of_sums(u[rows, None] + v[columns])
+        return scores
 
     def _of_maxima(self, u: Array, v: Array) -> Array:
         """Return S with one maximum for each pair; with one hidden layer, the rest is a sum over both embeddings."""
         assert self.output_weight is not None
         assert self.output_bias is not None
-        out: Array = (SLOPE * (u @ self.output_weight) + self.output_bias)[:, None] + v @ self.output_weight
-        against, rest = -v, np.float32(1 - SLOPE) * self.output_weight
+        scores: Array = (SLOPE * (u @ self.output_weight) + self.output_bias)[:, None] + v @ self.output_weight
+        against, slopes = -v, np.float32(1 - SLOPE) * self.output_weight
         for rows, columns in tiles(len(u), len(v), u.shape[1]):
-            out[rows, columns] += np.maximum(u[rows, None], against[columns]) @ rest
-        return out
+            scores[rows, columns] += np.maximum(u[rows, None], against[columns]) @ slopes
+        return scores
 
     def _of_sums(self, sums: Array) -> Array:
         """Return S ``[...]`` of the first hidden layer ``[..., h]`` before its activation."""
-        hidden = leaky(sums, SLOPE)
+        activations = leaky(sums, SLOPE)
         if self.middle_weight is not None:
-            hidden = leaky(linear(hidden, self.middle_weight, self.middle_bias), SLOPE)
-        score: Array = hidden @ self.output_weight + self.output_bias
+            activations = leaky(linear(activations, self.middle_weight, self.middle_bias), SLOPE)
+        score: Array = activations @ self.output_weight + self.output_bias
         return score
 
 
@@ -149,13 +149,13 @@ class PrototypeHead(TrainedHead):
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]``."""
-        return even(self.projected(features), self.feature_map)
+        return even(self.project(features), self.feature_map)
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, e]``."""
         rows = self.trained_rows(labels)
-        learned = self._joined(self.prototypes[rows], np.zeros(len(rows), np.float32), self.dense[rows])
-        return learned if self.base is None else np.concatenate([learned, self.base[rows]], 1)
+        embeddings = self._join(self.prototypes[rows], np.zeros(len(rows), np.float32), self.dense[rows])
+        return embeddings if self.base is None else np.concatenate([embeddings, self.base[rows]], 1)
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
         """Return label embeddings ``[g, e]``: the mean embedding of each group's images becomes a prototype.
@@ -172,7 +172,7 @@ class PrototypeHead(TrainedHead):
             rows = np.pad(directions * self.cosine, ((0, 0), (0, 1)))
         else:
             rows = solve_label_embeddings(embeddings, groups, self.statistics, self.dense)
-        learned = self._joined(means, levels, rows)
+        learned = self._join(means, levels, rows)
         if self.base is None:
             return learned
         return np.concatenate([learned, solve_label_embeddings(embeddings, groups, self.statistics, self.base)], 1)
@@ -181,12 +181,12 @@ class PrototypeHead(TrainedHead):
         """Return the score of every pair ``[n, k]``; labels are independent."""
         d = embeddings.shape[1]
         size = self.learned_size(d)
-        learned = self._learned(embeddings, label_embeddings[:, :size])
+        learned_scores = self._learned_scores(embeddings, label_embeddings[:, :size])
         if label_embeddings.shape[1] == size:
-            return learned
+            return learned_scores
         base = linear_scores(embeddings, label_embeddings[:, size:])
-        mixed: Array = base + self.share * (learned - base)
-        return mixed
+        scores: Array = base + self.share * (learned_scores - base)
+        return scores
 
     def learned_size(self, d: int) -> int:
         """Return the size of a label embedding without its closed-form row, for image embeddings of size d."""
@@ -196,9 +196,9 @@ class PrototypeHead(TrainedHead):
         """Return S of every query with every image of the gallery ``[n, m]``, from embeddings ``[n, d]`` and ``[m, d]``."""
         return self.pair_score.pairs(self.pair_score.first(queries), self.pair_score.second(gallery))
 
-    def matched(self, queries: Array, others: Array) -> Array:
+    def matched(self, queries: Array, answers: Array) -> Array:
         """Return S of each row of embeddings ``[n, d]`` and the same row of others ``[n, d]``: ``[n]``."""
-        return self.pair_score.matched(queries, others)
+        return self.pair_score.matched(queries, answers)
 
     def _levels(self, means: Array) -> Array:
         """Return the offsets ``[g]`` that match S of new labels to trained ones, from mean embeddings ``[g, d]``.
@@ -206,39 +206,39 @@ class PrototypeHead(TrainedHead):
         S is higher for trained prototypes, so a new one would win too seldom. The offset equalises S between a prototype
         and the mean embedding of its label's images.
         """
-        here = self.statistics.counts > 0
-        trained = self.matched(self.prototypes[here], self.statistics.means[here]).mean()
-        levels: Array = trained - self.matched(means, means)
+        present = self.statistics.counts > 0
+        mean_match = self.matched(self.prototypes[present], self.statistics.means[present]).mean()
+        levels: Array = mean_match - self.matched(means, means)
         return levels
 
-    def _learned(self, embeddings: Array, label_embeddings: Array) -> Array:
+    def _learned_scores(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the learned score of every pair ``[n, k]``."""
         if self.scorer == "dol":
             return self._dense_scores(embeddings, label_embeddings)
         e = self.pair_score.size(embeddings.shape[1])
-        alike = self.pair_score.pairs(label_embeddings[:, :e], self.pair_score.second(embeddings)).T
-        alike = alike + label_embeddings[:, e]
+        pair_scores = self.pair_score.pairs(label_embeddings[:, :e], self.pair_score.second(embeddings)).T
+        pair_scores = pair_scores + label_embeddings[:, e]
         if self.scorer == "sim":
-            return alike
-        both: Array = (alike + self._dense_scores(embeddings, label_embeddings[:, e + 1 :])) / 2
-        return both
+            return pair_scores
+        scores: Array = (pair_scores + self._dense_scores(embeddings, label_embeddings[:, e + 1 :])) / 2
+        return scores
 
     def _dense_scores(self, embeddings: Array, rows: Array) -> Array:
         return linear_scores(embeddings if self.cosine is None else unit_rows(embeddings), rows)
 
-    def _joined(self, prototypes: Array, levels: Array, dense: Array) -> Array:
+    def _join(self, prototypes: Array, levels: Array, dense: Array) -> Array:
         """Join the parts of label embeddings ``[g, e]``, without the closed form."""
         if self.scorer == "dol":
             return dense
-        alike = np.concatenate([self.pair_score.first(prototypes), levels[:, None]], 1)
-        return alike if self.scorer == "sim" else np.concatenate([alike, dense], 1)
+        dense_rows = np.concatenate([self.pair_score.first(prototypes), levels[:, None]], 1)
+        return dense_rows if self.scorer == "sim" else np.concatenate([dense_rows, dense], 1)
 
 
 def tiles(n: int, m: int, h: int) -> Iterator[tuple[slice, slice]]:
     """Yield tiles, rows and columns, that cover all pairs ``[n, m]`` with h values for each pair."""
     room = max(1, TILE // h)
-    across = max(1, min(m, room))
-    down = max(1, room // across)
-    for column in range(0, m, across):
-        for row in range(0, n, down):
-            yield slice(row, row + down), slice(column, column + across)
+    columns = max(1, min(m, room))
+    rows = max(1, room // columns)
+    for column in range(0, m, columns):
+        for row in range(0, n, rows):
+            yield slice(row, row + rows), slice(column, column + columns)

@@ -16,17 +16,17 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from labelwise.core.arrays import softmax
 from labelwise.core.platt import fit_temperature
 from labelwise.methods.prototype.head import PairScore, PrototypeHead
-from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
+from labelwise.methods.prototype.learned_similarity import Similarity, SimilaritySettings
 from labelwise.methods.shared.image_method import ImageMethod, StartedMethod
 from labelwise.methods.shared.linear import Encoder, StartedModel, array
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch, GroupedBatches
-from labelwise.train.data import TensorSplit, TrainData
 from labelwise.train.distribution import whole_batch
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import linear_scores, segment_mean
+from labelwise.train.train_data import TensorSplit, TrainData
 
 Head = Literal["sim", "dol", "mean"]
 SHARES = (
@@ -102,39 +102,39 @@ class PrototypeModel(StartedModel):
         size = (self.head != "dol") * (self.compare.first_size + 1) + (self.head != "sim") * (
             self.encoder.code_size + 1
         )
-        learned = self._learned(image_embeddings, label_embeddings[:, :size])
+        learned_scores = self._learned_scores(image_embeddings, label_embeddings[:, :size])
         if label_embeddings.shape[1] == size:
-            return learned
-        return torch.lerp(linear_scores(image_embeddings, label_embeddings[:, size:]), learned, self.share)
+            return learned_scores
+        return torch.lerp(linear_scores(image_embeddings, label_embeddings[:, size:]), learned_scores, self.share)
 
     def weigh(self, split: TensorSplit) -> None:
         """Set the weight of the learned score by maximum likelihood on a split."""
         embeddings, targets, losses = array(self.encode_all(split.images)), array(split.targets), {}
-        whole = self.export_head()
-        rows = whole.embed_labels(whole.labels)
+        head = self.export_head()
+        rows = head.embed_labels(head.labels)
         for share in SHARES:
-            scores = replace(whole, share=share).score(embeddings, rows)
+            scores = replace(head, share=share).score(embeddings, rows)
             chances = softmax(scores / fit_temperature(scores, targets))
             losses[share] = -float(np.log(chances[np.arange(len(targets)), targets]).mean())
         self.share.fill_(min(losses, key=losses.__getitem__))
 
-    def _learned(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
+    def _learned_scores(self, image_embeddings: Tensor, label_embeddings: Tensor) -> Tensor:
         """Return the learned score of every pair ``[n, k]``."""
         if self.head == "dol":
             return self._dense_scores(image_embeddings, label_embeddings)
         e = self.compare.first_size
-        alike = self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
-        alike = alike + label_embeddings[:, e]
+        pair_scores = self.compare.pairs(label_embeddings[:, :e], self.compare.second(image_embeddings)).T
+        pair_scores = pair_scores + label_embeddings[:, e]
         if self.head == "sim":
-            return alike
-        return (alike + self._dense_scores(image_embeddings, label_embeddings[:, e + 1 :])) / 2
+            return pair_scores
+        return (pair_scores + self._dense_scores(image_embeddings, label_embeddings[:, e + 1 :])) / 2
 
     @torch.no_grad()
     def follow(self, embeddings: Tensor, targets: Tensor, momentum: float) -> None:
         """Update prototypes as moving averages: by 1 - momentum towards the label's mean embedding in the batch ``[n, d]``."""
         means = segment_mean(embeddings, targets, len(self.prototypes))
-        here = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
-        self.prototypes.lerp_(means, here)
+        weights = means.new_zeros(len(means), 1).index_fill_(0, targets, 1 - momentum)
+        self.prototypes.lerp_(means, weights)
 
     def _dense_rows(self) -> Tensor:
         """Return the dense layer as weights and then a bias ``[k, d + 1]``."""
@@ -270,8 +270,8 @@ def pair_loss(scores: Tensor, targets: Tensor, noise: Tensor | None = None) -> T
     of each pair inwards from 1 or 0.
     """
     same = targets[:, None] == targets
-    apart = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
+    distinct = ~torch.eye(len(targets), dtype=torch.bool, device=targets.device)
     truth = same.float() if noise is None else torch.where(same, 1 - noise, noise)
     losses = binary_cross_entropy_with_logits(scores.float(), truth, reduction="none")
-    same, different = ((losses * kind).sum() / kind.sum().clamp_min(1) for kind in (same & apart, ~same))
+    same, different = ((losses * kind).sum() / kind.sum().clamp_min(1) for kind in (same & distinct, ~same))
     return same + different

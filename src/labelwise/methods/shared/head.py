@@ -32,8 +32,8 @@ class Projection:
 
     def __call__(self, features: Array) -> Array:
         """Return embeddings ``[n, d]`` of features ``[n, f]``."""
-        scaled = (features - self.mean) / self.std * self.length
-        return scaled if self.weight is None else linear(scaled, self.weight, self.bias)
+        rows = (features - self.mean) / self.std * self.length
+        return rows if self.weight is None else linear(rows, self.weight, self.bias)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,8 +52,8 @@ class Centre:
         """Return centred rows of unit length ``[n, c]``."""
         if self.directions is not None:
             return unit_rows((unit_rows(rows) - self.mean) @ self.directions @ self.directions.T)
-        centred = unit_rows(self.even(rows) - self.mean)
-        return centred if self.turn is None else unit_rows(centred @ self.turn)
+        rows_centred = unit_rows(self.even(rows) - self.mean)
+        return rows_centred if self.turn is None else unit_rows(rows_centred @ self.turn)
 
     @classmethod
     def of(cls, rows: Array, power: float = 1.0) -> Self:
@@ -103,7 +103,7 @@ class TrainedHead(HeadDefaults, ABC):
         """Return whitened embeddings ``[n, d]``: the within-label covariance is about isotropic."""
         return whiten(embeddings, self.unit_mean, self.unit_within)
 
-    def projected(self, features: Array) -> Array:
+    def project(self, features: Array) -> Array:
         """Return features ``[n, d]``, projected if the head has a projection."""
         return features if self.projection is None else self.projection(features)
 
@@ -129,7 +129,7 @@ class LinearHead(TrainedHead):
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]``."""
-        return even(self.projected(features), self.feature_map)
+        return even(self.project(features), self.feature_map)
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, d + 1]``."""
@@ -140,11 +140,11 @@ class LinearHead(TrainedHead):
         return linear_scores(embeddings, label_embeddings)
 
 
-def even(embeddings: Array, how: Map) -> Array:
+def even(embeddings: Array, kind: Map) -> Array:
     """Normalise embeddings ``[n, d]`` to one length, or their square roots, or return them unchanged."""
-    if how == "none":
+    if kind == "none":
         return embeddings
-    return LENGTH * (root_features(embeddings) if how == "root" else unit_rows(embeddings))
+    return LENGTH * (root_features(embeddings) if kind == "root" else unit_rows(embeddings))
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -173,7 +173,7 @@ class ZeroShotHead(TrainedHead):
 
     def comparable(self, features: Array) -> Array:
         """Return features ``[n, d]`` centred and of unit length."""
-        return self.centre_features(self.projected(features))
+        return self.centre_features(self.project(features))
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]``, centred and of unit length."""

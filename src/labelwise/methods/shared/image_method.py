@@ -12,10 +12,10 @@ from labelwise.support.settings import check_range, setting
 from labelwise.train.adversarial import Adversarial
 from labelwise.train.augment import Augment
 from labelwise.train.batches import ShuffledBatches
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
+from labelwise.train.train_data import TrainData
 
 PATIENCE = 2  # patience, in epochs, when training starts from the closed form
 FEWEST_STEPS, SMALLEST_BATCH = 10, 8  # target number of steps in an epoch over features
@@ -48,11 +48,11 @@ class ImageMethod(Method):
         """Return the training images in batches, augmented."""
         shape = data.train.shape
         mild = Augment() if len(shape) == 1 else Augment(padding=min(shape[1:]) // 8, flip=shape[0] == 3)
-        few = max(SMALLEST_BATCH, len(data.train) // FEWEST_STEPS)
-        size = min(self.batch, few) if len(shape) == 1 else self.batch
+        smallest = max(SMALLEST_BATCH, len(data.train) // FEWEST_STEPS)
+        size = min(self.batch, smallest) if len(shape) == 1 else self.batch
         return ShuffledBatches(split=data.train, size=size, augment=self.augment or mild)
 
-    def encoded(self, model: LinearModel, data: TrainData) -> TrainData:
+    def encode(self, model: LinearModel, data: TrainData) -> TrainData:
         """Replace training images by the features of a frozen trunk, and fit the later layers to them."""
         if self.augment not in (None, Augment()):
             raise UsageError(
@@ -76,9 +76,9 @@ class ImageMethod(Method):
     def stage(self, name: str, model: nn.Module, data: TrainData, loss: Loss) -> Stage:
         """Return a stage that trains the whole model, or the layers after a frozen trunk."""
         if isinstance(model, LinearModel) and model.encoder.frozen:
-            data = self.encoded(model, data)
+            data = self.encode(model, data)
         if self.adversarial is not None:
-            loss = self.adversarial.around(loss, model, data)
+            loss = self.adversarial.wrap(loss, model, data)
         return Stage(
             name=name,
             loss=loss,

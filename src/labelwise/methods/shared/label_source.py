@@ -43,11 +43,11 @@ class LabelSource:
 
     def sentence_vectors(self, texts: Sequence[Sequence[str]]) -> Array:
         """Return the mean vector of the sentences of each of n instances ``[n, a]``."""
-        flat, groups = flattened(texts)
+        flat, groups = flatten(texts)
         return segment_mean(np.asarray(encode_sentences(flat, self.sentences)), groups, len(texts))
 
 
-def flattened(texts: Sequence[Sequence[str]]) -> tuple[list[str], Array]:
+def flatten(texts: Sequence[Sequence[str]]) -> tuple[list[str], Array]:
     """Flatten the sentences of n instances; also return the instance of each sentence ``[m]``."""
-    counts = [len(each) for each in texts]
-    return [text for each in texts for text in each], np.repeat(np.arange(len(texts)), counts)
+    counts = [len(label_texts) for label_texts in texts]
+    return [text for label_texts in texts for text in label_texts], np.repeat(np.arange(len(texts)), counts)

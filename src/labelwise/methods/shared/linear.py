@@ -21,12 +21,12 @@ from labelwise.methods.shared.centring import array
 from labelwise.methods.shared.head import LinearHead, Map, Projection, TrainedHead
 from labelwise.methods.shared.statistics import EmbeddingStatistics, embedding_statistics, unit_statistics
 from labelwise.train.batches import map_own_rows, on_device
-from labelwise.train.data import TensorSplit
 from labelwise.train.model import LabelModel, Spec, as_float
 from labelwise.train.networks.encoder import Encoder
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import shared_encoder
 from labelwise.train.tensors import linear_scores, root_features
+from labelwise.train.train_data import TensorSplit
 
 __all__ = ["Encoder", "EncoderModel", "HeadModel", "LinearModel", "RowModel", "SoftmaxModel", "array"]
 
@@ -75,10 +75,10 @@ class EncoderModel(LabelModel):
         self.eval()
         images = self.prepare(images)
         if images.ndim == 2:  # every process has all features
-            return self._encoded(images, by)
-        return map_own_rows(images, partial(self._encoded, by=by))
+            return self._encode(images, by)
+        return map_own_rows(images, partial(self._encode, by=by))
 
-    def _encoded(self, images: Tensor, by: Callable[[Tensor], Tensor] | None) -> Tensor:
+    def _encode(self, images: Tensor, by: Callable[[Tensor], Tensor] | None) -> Tensor:
         rows = BATCH if self.device.type == "cpu" else max(16, ON_GPU // math.prod(images.shape[1:]))
         parts = on_device(torch.split(images, rows), self.device)
         return torch.cat([(by or self.encode_images)(as_float(x)) for x in parts]).float()

@@ -43,8 +43,8 @@ def embedding_statistics(embeddings: Array, targets: Array, k: int) -> Embedding
     if targets.ndim == 2:
         counts = targets.sum(0).astype(np.float64)
         means = targets.astype(np.float64).T @ x / np.maximum(counts, 1)[:, None]
-        away = x - x.mean(0)
-        return EmbeddingStatistics(means, counts, away.T @ away / len(x), x.mean(0))
+        residuals = x - x.mean(0)
+        return EmbeddingStatistics(means, counts, residuals.T @ residuals / len(x), x.mean(0))
     counts = np.bincount(targets, minlength=k).astype(np.float64)
     means = segment_mean(x, targets, k)
     inside = x - means[targets]
@@ -61,20 +61,20 @@ def unit_statistics(embeddings: Array, targets: Array, k: int) -> tuple[Array, A
     return unit.means[unit.counts > 0].mean(0).astype(np.float32), unit.within.astype(np.float32)
 
 
-def whiten(embeddings: Array, mean: Array, within: Array, ridge: float = 1.0) -> Array:
-    """Whiten embeddings ``[n, d]``: unit length, less the mean, in coordinates where ``within`` is the identity.
+def whiten(embeddings: Array, mean: Array, covariance: Array, ridge: float = 1.0) -> Array:
+    """Whiten embeddings ``[n, d]``: unit length, less the mean, in coordinates where ``covariance`` is the identity.
 
     The ridge, relative to the mean variance, is added to the covariance. With a large ridge, whitening approaches
     plain centring.
     """
-    factor = np.linalg.cholesky(_ridged(within.astype(np.float64), ridge))
-    centred = unit_rows(embeddings) - mean
-    whitened: Array = np.linalg.solve(factor.astype(centred.dtype), centred.T).T
+    factor = np.linalg.cholesky(_add_ridge(covariance.astype(np.float64), ridge))
+    rows = unit_rows(embeddings) - mean
+    whitened: Array = np.linalg.solve(factor.astype(rows.dtype), rows.T).T
     return whitened
 
 
 def solve_label_embeddings(
-    examples: Array, groups: Array, known: EmbeddingStatistics, label_embeddings: Array, *, ridge: float = 1.0
+    examples: Array, groups: Array, statistics: EmbeddingStatistics, label_embeddings: Array, *, ridge: float = 1.0
 ) -> Array:
     """Return the embeddings ``[g, d + 1]`` of new labels from their examples, in closed form. Labels are independent.
 
@@ -89,34 +89,36 @@ def solve_label_embeddings(
     ``groups [m]`` is the new label of each example ``[m, d]``, in 0..g-1, none of them empty. ``label_embeddings``
     ``[k, d + 1]`` belong to the trained labels. The ridge, relative to the mean variance, is added to the covariance.
     """
-    here = known.counts > 0
-    means, counts, trained = (each[here].astype(np.float64) for each in (known.means, known.counts, label_embeddings))
-    within = known.within.astype(np.float64)
-    precision = np.linalg.inv(_ridged(within, ridge))
-    excess = 0.5 * (precision * within).sum()
+    present = statistics.counts > 0
+    means, counts, trained_rows = (
+        array[present].astype(np.float64) for array in (statistics.means, statistics.counts, label_embeddings)
+    )
+    covariance = statistics.within.astype(np.float64)
+    precision = np.linalg.inv(_add_ridge(covariance, ridge))
+    excess = 0.5 * (precision * covariance).sum()
     likelihoods = _likelihoods(means, precision, excess / counts)
     sizes = np.bincount(groups)
     mean = segment_mean(examples.astype(np.float64), groups, len(sizes))
     new = _likelihoods(mean, precision, excess / sizes)
-    if known.background is not None:
-        points = np.concatenate([means, known.background.astype(np.float64)[None]])
+    if statistics.background is not None:
+        points = np.concatenate([means, statistics.background.astype(np.float64)[None]])
         base = _likelihoods(points[-1:], precision, np.zeros(1))[0]
-        scores, logs = linear_scores(points, trained), linear_scores(points, likelihoods - base)
+        scores, logs = linear_scores(points, trained_rows), linear_scores(points, likelihoods - base)
         scale = _slope(scores - scores.mean(), logs - logs.mean())
-        solved = scale * (new - base)
-        solved[:, -1] += scores.mean() - scale * logs.mean()
-        level: Array = solved.astype(examples.dtype)
+        solution = scale * (new - base)
+        solution[:, -1] += scores.mean() - scale * logs.mean()
+        level: Array = solution.astype(examples.dtype)
         return level
-    nearest = linear_scores(mean, trained).argmax(1)
-    tables = (linear_scores(means, table) for table in (trained, likelihoods))
+    nearest = linear_scores(mean, trained_rows).argmax(1)
+    tables = (linear_scores(means, table) for table in (trained_rows, likelihoods))
     scale = _slope(*(table - table.mean(1, keepdims=True) for table in tables))
-    joined: Array = (trained[nearest] + scale * (new - likelihoods[nearest])).astype(examples.dtype)
-    return joined
+    rows: Array = (trained_rows[nearest] + scale * (new - likelihoods[nearest])).astype(examples.dtype)
+    return rows
 
 
-def _ridged(within: Array, ridge: float) -> Array:
+def _add_ridge(covariance: Array, ridge: float) -> Array:
     """Add a fraction of the mean variance to the diagonal of a covariance ``[d, d]``."""
-    return within + ridge * max(float(np.trace(within)) / len(within), TINY) * np.eye(len(within))
+    return covariance + ridge * max(float(np.trace(covariance)) / len(covariance), TINY) * np.eye(len(covariance))
 
 
 def _likelihoods(means: Array, precision: Array, excess: Array) -> Array:

@@ -19,9 +19,9 @@ from labelwise.methods.shared.label_source import LabelSource, Source
 from labelwise.methods.shared.linear import Encoder, LinearModel, array
 from labelwise.support.settings import check_range, setting
 from labelwise.train.batches import Batch
-from labelwise.train.data import TrainData
 from labelwise.train.model import Spec
 from labelwise.train.stages import Stage
+from labelwise.train.train_data import TrainData
 
 FOLD_IMAGES = 5  # one image in this many validates
 FEWEST_FOLDS, MOST_FOLDS = 3, 5  # folds of labels; each label is held out in one
@@ -150,39 +150,39 @@ def label_folds(data: TrainData) -> Iterator[TrainData]:
     third and a fifth of the labels. With a third, the trial itself is the first fold. The other folds divide the images again:
     every fifth image of each remaining label validates.
     """
-    known, whole = data.known, data.train.join(data.val)
-    wanted = round(1 + len(known) / data.without_images) if data.without_images else 0
-    parts = min(max(wanted, FEWEST_FOLDS), MOST_FOLDS, len(known))
+    labels, images = data.known, data.train.join(data.val)
+    size = round(1 + len(labels) / data.without_images) if data.without_images else 0
+    parts = min(max(size, FEWEST_FOLDS), MOST_FOLDS, len(labels))
     if thirds := parts == FEWEST_FOLDS:
         yield data
-    drawn = len(data.labels) if thirds else len(known)
-    order = torch.randperm(drawn, generator=torch.Generator().manual_seed(0)).to(whole.targets.device)
-    counts, by_label = torch.bincount(whole.targets), whole.targets.argsort(stable=True)
+    label_count = len(data.labels) if thirds else len(labels)
+    order = torch.randperm(label_count, generator=torch.Generator().manual_seed(0)).to(images.targets.device)
+    counts, by_label = torch.bincount(images.targets), images.targets.argsort(stable=True)
     place = torch.empty_like(by_label)  # rank of each image within its label
     place[by_label] = (
-        torch.arange(len(whole), device=place.device) - (counts.cumsum(0) - counts)[whole.targets[by_label]]
+        torch.arange(len(images), device=place.device) - (counts.cumsum(0) - counts)[images.targets[by_label]]
     )
-    for held in order.tensor_split(parts - thirds):
-        kept = torch.arange(len(known), device=held.device)
-        kept = kept[~torch.isin(kept, held)]
-        position = torch.cat([kept, held]).argsort()
-        moved = replace(whole, targets=position[whole.targets])
-        validated = torch.isin(whole.targets, held) | (place % FOLD_IMAGES == 0)
-        names = [[known.names[i] for i in rows.tolist()] for rows in (kept, held)]
+    for held_out in order.tensor_split(parts - thirds):
+        kept_rows = torch.arange(len(labels), device=held_out.device)
+        kept_rows = kept_rows[~torch.isin(kept_rows, held_out)]
+        position = torch.cat([kept_rows, held_out]).argsort()
+        renumbered = replace(images, targets=position[images.targets])
+        validated = torch.isin(images.targets, held_out) | (place % FOLD_IMAGES == 0)
+        names = [[labels.names[i] for i in rows.tolist()] for rows in (kept_rows, held_out)]
         yield replace(
             data,
-            train=moved.select((~validated).nonzero()[:, 0]),
-            val=moved.select(validated.nonzero()[:, 0]),
-            labels=known.select(names[0]),
-            unseen=known.select(names[1]),
+            train=renumbered.select((~validated).nonzero()[:, 0]),
+            val=renumbered.select(validated.nonzero()[:, 0]),
+            labels=labels.select(names[0]),
+            unseen=labels.select(names[1]),
         )
 
 
 def harmonic(scores: Tensor | Array, data: TrainData) -> float:
     """Return the best harmonic mean over all seen penalties, from validation scores ``[n, k]`` of the known labels."""
-    seen = np.arange(len(data.known)) < len(data.labels)
+    is_seen = np.arange(len(data.known)) < len(data.labels)
     table = array(scores) if isinstance(scores, Tensor) else scores
-    return float(balance_curve(table, array(data.val.targets), seen).harmonic.max())
+    return float(balance_curve(table, array(data.val.targets), is_seen).harmonic.max())
 
 
 def best_on_validation(

@@ -41,18 +41,18 @@ class WordsHead(HeadDefaults):
     def describe(self, labels: Labels) -> Labels:
         """Return the labels with the sentences that describe them."""
         texts = labels.texts or tuple(() for _ in labels.names)
-        told = (own or (sentence(name),) for name, own in zip(labels.names, texts, strict=True))
-        return replace(labels, texts=tuple(told))
+        label_texts = (own or (sentence(name),) for name, own in zip(labels.names, texts, strict=True))
+        return replace(labels, texts=tuple(label_texts))
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings ``[k, d + 1]``: the mean over a label's sentences. Sentences of known labels are not encoded again."""
-        known = dict(zip(self.labels.names, self.labels.texts or (), strict=True))
+        texts_by_name = dict(zip(self.labels.names, self.labels.texts or (), strict=True))
         places = {name: row for row, name in enumerate(self.labels.names)}
-        told = self.describe(labels)
-        texts = told.texts or ()
-        new = [place for place, name in enumerate(told.names) if known.get(name) != texts[place]]
+        label_texts = self.describe(labels)
+        texts = label_texts.texts or ()
+        new = [place for place, name in enumerate(label_texts.names) if texts_by_name.get(name) != texts[place]]
         read = dict(zip(new, self.vocabulary.read([texts[place] for place in new])[0], strict=True)) if new else {}
-        rows = [read[i] if i in read else self.rows[places[name]] for i, name in enumerate(told.names)]
+        rows = [read[i] if i in read else self.rows[places[name]] for i, name in enumerate(label_texts.names)]
         return np.stack(rows).astype(np.float32)
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:

@@ -60,11 +60,14 @@ def sharpen(embeddings: Array, log_odds: Array) -> Sharpened:
     for _ in range(ROUNDS):
         likely = softmax(scores + prior)
         counts, sums = likely.sum(0), likely.T @ x
-        within = (own.sum() - (np.square(sums).sum(1) / np.maximum(counts, LEAST)).sum()) / n
-        slope = strength / max(float(within), LEAST)
-        toward, others = x @ sums.T, counts - likely + 1  # each image is left out of the means that it is scored by
-        lengths = np.square(sums).sum(1) - 2 * likely * toward + likely**2 * own
-        scores = words + slope * ((toward - likely * own) / others - lengths / others**2 / 2)
+        variance = (own.sum() - (np.square(sums).sum(1) / np.maximum(counts, LEAST)).sum()) / n
+        slope = strength / max(float(variance), LEAST)
+        products, other_counts = (
+            x @ sums.T,
+            counts - likely + 1,
+        )  # each image is left out of the means that it is scored by
+        lengths = np.square(sums).sum(1) - 2 * likely * products + likely**2 * own
+        scores = words + slope * ((products - likely * own) / other_counts - lengths / other_counts**2 / 2)
     means = sums / (counts + 1)[:, None]
     weights = slope / size * means
     bias = prior - weights @ middle - slope * np.square(means).sum(1) / 2
@@ -93,5 +96,5 @@ def estimate_shares(log_odds: Array) -> tuple[Array, float]:
         shares = shares + LEAST
         shares = shares * (likely.T @ (1 / (likely @ shares))) / n
     gain = float((np.log(likely @ shares) - np.log(likely.mean(1))).sum())
-    paid = np.clip(1 - (k - 1) / 2 * np.log(n) / max(gain, LEAST), 0, 1)
-    return shares, float(paid * np.clip(gain / n - DOUBTFUL, 0, 1))
+    gain_share = np.clip(1 - (k - 1) / 2 * np.log(n) / max(gain, LEAST), 0, 1)
+    return shares, float(gain_share * np.clip(gain / n - DOUBTFUL, 0, 1))

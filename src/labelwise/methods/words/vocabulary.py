@@ -57,20 +57,24 @@ class Vocabulary:
     def read(self, texts: Sequence[Sequence[str]]) -> tuple[Array, Array]:
         """Return the linear scores ``[k, d + 1]`` of labels from the sentences of each, and their mean similarity ``[k]`` to the nearest names."""
         places = {text: place for place, text in enumerate(dict.fromkeys(chain.from_iterable(texts)))}
-        own = [[places[text] for text in each] for each in texts]
+        own = [[places[text] for text in label_texts] for label_texts in texts]
         vectors = self._vectors(list(places))
         if self.network is not None:
-            return self.scored(unit_rows(np.stack([vectors[each].mean(0) for each in own]))), np.ones(len(texts))
+            return self.score(unit_rows(np.stack([vectors[label_texts].mean(0) for label_texts in own]))), np.ones(
+                len(texts)
+            )
         rows, nearest = np.empty((len(vectors), self.rows.shape[1]), np.float32), np.empty(len(vectors), np.float32)
         for start in range(0, len(vectors), AT_ONCE):
             some = slice(start, start + AT_ONCE)
-            alike = vectors[some] @ self.vectors.T
-            nearest[some] = alike.max(1)
-            weights = np.exp(SHARPNESS * (alike - nearest[some, None]))
+            similarity = vectors[some] @ self.vectors.T
+            nearest[some] = similarity.max(1)
+            weights = np.exp(SHARPNESS * (similarity - nearest[some, None]))
             rows[some] = (weights / weights.sum(1, keepdims=True)) @ self.rows
-        return np.stack([rows[each].mean(0) for each in own]), np.array([nearest[each].mean() for each in own])
+        return np.stack([rows[label_texts].mean(0) for label_texts in own]), np.array(
+            [nearest[label_texts].mean() for label_texts in own]
+        )
 
-    def scored(self, embeddings: Array) -> Array:
+    def score(self, embeddings: Array) -> Array:
         """Return the linear scores ``[n, d + 1]`` of sentences in the space of images ``[n, d]``."""
         bias = np.full((len(embeddings), 1), self.bias)
         return np.concatenate([self.gain * embeddings, bias], 1).astype(np.float32)
@@ -100,10 +104,10 @@ def general_words() -> tuple[str, ...]:
 
 def default_vocabulary() -> Vocabulary:
     """Return the thousand words of the default encoder: its last layer."""
-    packed, weights = read_npz(PACKED, "names", "vectors"), LITE0.weights()
+    archive, weights = read_npz(PACKED, "names", "vectors"), LITE0.weights()
     rows = np.concatenate([weights["_fc.weight"], weights["_fc.bias"][:, None]], 1).astype(np.float32)
-    names = tuple(map(str, packed["names"].tolist()))
-    return _centred(Vocabulary(names=names, vectors=packed["vectors"].astype(np.float32), rows=rows, scale="plain"))
+    names = tuple(map(str, archive["names"].tolist()))
+    return _centre(Vocabulary(names=names, vectors=archive["vectors"].astype(np.float32), rows=rows, scale="plain"))
 
 
 def hub_vocabulary(hub: Hub, template: str = TEMPLATE) -> Vocabulary:
@@ -118,7 +122,7 @@ def hub_vocabulary(hub: Hub, template: str = TEMPLATE) -> Vocabulary:
         names=names, vectors=vectors, rows=np.zeros((0, hub.images.width + 1), np.float32), scale="unit", network=hub.texts,
         gain=hub.logits.scale, bias=hub.logits.bias,
     )  # fmt: skip
-    return replace(empty, rows=empty.scored(vectors)) if names else empty
+    return replace(empty, rows=empty.score(vectors)) if names else empty
 
 
 def vocabulary_of(classifier: Classifier, sentences: str = "minilm") -> Vocabulary:
@@ -129,7 +133,7 @@ def vocabulary_of(classifier: Classifier, sentences: str = "minilm") -> Vocabula
     vectors = encode_sentences([sentence(name) for name in head.labels.names], sentences)
     rows = np.array(head.rows, np.float32) * np.float32(classifier.calibration.scale.mean())
     scale: Literal["root", "unit"] = "root" if head.rooted else "unit"
-    return _centred(
+    return _centre(
         Vocabulary(
             names=head.labels.names,
             vectors=np.asarray(vectors, np.float32),
@@ -149,5 +153,5 @@ def sentence(name: str, template: str = TEMPLATE) -> str:
     return template.format(" ".join(split_text(name)[1]) or name)
 
 
-def _centred(vocabulary: Vocabulary) -> Vocabulary:
+def _centre(vocabulary: Vocabulary) -> Vocabulary:
     return replace(vocabulary, rows=vocabulary.rows - vocabulary.rows.mean(0))

@@ -25,25 +25,27 @@ class Structure(NamedTuple):
     @classmethod
     def of(cls, clusters: Array, labels: Array, fits: Array | None = None) -> "Structure":
         """Return the structure of raw similarities ``[k, k]``."""
-        left, right = standardised(clusters), standardised(labels)
-        return cls(left, right, np.zeros_like(left) if fits is None else fits.astype(left.dtype))
+        cluster_side, label_side = standardise(clusters), standardise(labels)
+        return cls(
+            cluster_side, label_side, np.zeros_like(cluster_side) if fits is None else fits.astype(cluster_side.dtype)
+        )
 
 
-def standardised(similarity: Array) -> Array:
+def standardise(similarity: Array) -> Array:
     """Return similarities ``[k, k]`` made symmetric, of mean 0 and variance 1 off the diagonal, and 0 on it (float64)."""
-    both = (similarity.astype(np.float64) + similarity.astype(np.float64).T) / 2
-    k = len(both)
-    off, count = ~np.eye(k, dtype=bool), max(1, k * (k - 1))
-    centred = (both - (both * off).sum() / count) * off
-    scaled: Array = centred / max(float(np.sqrt((centred**2).sum() / count)), 1e-12)
-    return scaled
+    symmetric = (similarity.astype(np.float64) + similarity.astype(np.float64).T) / 2
+    k = len(symmetric)
+    off_diagonal, count = ~np.eye(k, dtype=bool), max(1, k * (k - 1))
+    residuals = (symmetric - (symmetric * off_diagonal).sum() / count) * off_diagonal
+    unit: Array = residuals / max(float(np.sqrt((residuals**2).sum() / count)), 1e-12)
+    return unit
 
 
 def matching_scores(structure: Structure, matchings: Array) -> Array:
     """Return the score of each matching ``[m]``, at most 1 without fits, from matchings ``[m, k]``."""
     k = matchings.shape[1]
-    alike = (structure.clusters * _sent(structure.labels, matchings)).sum((1, 2)) / (k * (k - 1))
-    scores: Array = alike + np.take_along_axis(structure.fits, matchings.T, 1).sum(0)
+    products = (structure.clusters * _permute(structure.labels, matchings)).sum((1, 2)) / (k * (k - 1))
+    scores: Array = products + np.take_along_axis(structure.fits, matchings.T, 1).sum(0)
     return scores
 
 
@@ -55,16 +57,16 @@ def improve(structure: Structure, matchings: Array, fixed: Array | None = None) 
     improved = matchings.copy()
     k = improved.shape[1]
     free = np.ones(k, bool) if fixed is None else ~fixed
-    allowed = np.triu(free[:, None] & free, 1)
+    swaps = np.triu(free[:, None] & free, 1)
     active = np.arange(len(improved))
-    while len(active) and allowed.any():
-        gains = np.where(allowed, _gains(structure, improved[active]), -np.inf).reshape(len(active), -1)
+    while len(active) and swaps.any():
+        gains = np.where(swaps, _gains(structure, improved[active]), -np.inf).reshape(len(active), -1)
         pairs = gains.argmax(1)
         better = gains[np.arange(len(active)), pairs] > LEAST_GAIN
         active, pairs = active[better], pairs[better]
         first, second = pairs // k, pairs % k
-        one, other = improved[active, first], improved[active, second]
-        improved[active, first], improved[active, second] = other, one
+        first_labels, second_labels = improved[active, first], improved[active, second]
+        improved[active, first], improved[active, second] = second_labels, first_labels
     return improved
 
 
@@ -113,18 +115,18 @@ def best_matching(fits: Array) -> Array:
     return columns
 
 
-def _sent(labels: Array, matchings: Array) -> Array:
+def _permute(labels: Array, matchings: Array) -> Array:
     """Return the label similarities that clusters are sent to ``[m, k, k]``."""
     return labels[matchings[:, :, None], matchings[:, None, :]]
 
 
 def _gains(structure: Structure, matchings: Array) -> Array:
     """Return the gain in score of each matching when clusters i and j exchange labels ``[m, k, k]``."""
-    a, b, k = structure.clusters, _sent(structure.labels, matchings), matchings.shape[1]
+    a, b, k = structure.clusters, _permute(structure.labels, matchings), matchings.shape[1]
     product = a @ b
     own = np.diagonal(product, axis1=1, axis2=2)
     change = product + product.swapaxes(1, 2) - own[..., None] - own[:, None] + 2 * a * b
     unary = structure.fits[:, matchings].swapaxes(0, 1)  # [m, i, j]: cluster i with the label of cluster j
-    kept = np.diagonal(unary, axis1=1, axis2=2)
-    gains: Array = 2 * change / (k * (k - 1)) + unary + unary.swapaxes(1, 2) - kept[..., None] - kept[:, None]
+    diagonal = np.diagonal(unary, axis1=1, axis2=2)
+    gains: Array = 2 * change / (k * (k - 1)) + unary + unary.swapaxes(1, 2) - diagonal[..., None] - diagonal[:, None]
     return gains

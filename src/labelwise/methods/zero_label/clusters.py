@@ -37,8 +37,8 @@ class PCA(Centring):
         unit = normalize(rows.double(), dim=1)
         super().fit(unit if self.chosen else rows)
         if self.chosen:
-            centred = unit - unit.mean(0)
-            self.directions.copy_(torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -self.most :])
+            residuals = unit - unit.mean(0)
+            self.directions.copy_(torch.linalg.eigh(residuals.T @ residuals).eigenvectors[:, -self.most :])
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return centred rows of unit length ``[n, size]``."""
@@ -60,11 +60,13 @@ def neighbour_means(embeddings: Tensor, count: int) -> Tensor:
 
     This moves embeddings between clusters apart.
     """
-    few = min(count, len(embeddings))
-    if few <= 1:
+    neighbours = min(count, len(embeddings))
+    if neighbours <= 1:
         return embeddings
     parts = torch.split(embeddings, max(1, CHUNK // len(embeddings)))
-    return normalize(torch.cat([embeddings[(part @ embeddings.T).topk(few).indices].mean(1) for part in parts]), dim=1)
+    return normalize(
+        torch.cat([embeddings[(part @ embeddings.T).topk(neighbours).indices].mean(1) for part in parts]), dim=1
+    )
 
 
 def discriminant(embeddings: Tensor, members: Tensor, k: int) -> Tensor:
@@ -91,23 +93,26 @@ def cluster_starts(embeddings: Tensor, k: int, starts: int, seed: int, sizes: Te
     generator = torch.Generator().manual_seed(seed)
     clusterings = [kmeans(embeddings, k, generator, starts=1) for _ in range(starts)]
     if sizes is not None:
-        clusterings = [balanced(embeddings, one, sizes) for one in sorted(clusterings, key=lambda one: one.inertia)]
-    return sorted(clusterings, key=lambda one: one.inertia)
+        clusterings = [
+            balance(embeddings, clustering, sizes)
+            for clustering in sorted(clusterings, key=lambda clustering: clustering.inertia)
+        ]
+    return sorted(clusterings, key=lambda clustering: clustering.inertia)
 
 
-def balanced(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
+def balance(embeddings: Tensor, start: Clusters, sizes: Tensor) -> Clusters:
     """Return clusters of these sizes (shares ``[k]``, the largest for the largest cluster), from those of a start.
 
     Embeddings are shared out by entropic transport, and centres moved to the mean of what they receive, in turns.
     """
     centres = start.centres
     order = torch.bincount(start.members, minlength=len(sizes)).argsort(descending=True)
-    wanted = torch.empty_like(sizes)
-    wanted[order.cpu()] = sizes.sort(descending=True).values
+    target_sizes = torch.empty_like(sizes)
+    target_sizes[order.cpu()] = sizes.sort(descending=True).values
     settings = SinkhornSettings(epsilon=0.01, iterations=100, tolerance=1e-5, gradient="detached")
     for _ in range(BALANCING_STEPS):
         cost = torch.cdist(embeddings, centres).square()
-        plan = sinkhorn(cost, columns=wanted.to(embeddings), settings=settings).plan
+        plan = sinkhorn(cost, columns=target_sizes.to(embeddings), settings=settings).plan
         before, centres = centres, plan.T @ embeddings / plan.sum(0)[:, None].clamp_min(1e-12)
         if float((centres - before).abs().max()) < 1e-4:
             break

@@ -38,9 +38,9 @@ class NamedHead(LinearHead):
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``: that of the best of its label's clusters."""
         width = label_embeddings.shape[1] // self.parts
-        first, *others = (label_embeddings[:, i * width : (i + 1) * width] for i in range(self.parts))
+        first, *restarts = (label_embeddings[:, i * width : (i + 1) * width] for i in range(self.parts))
         scores = super().score(embeddings, first)
-        for rows in others:
+        for rows in restarts:
             scores = np.maximum(scores, super().score(embeddings, rows))
         return scores
 
@@ -54,7 +54,7 @@ class NamedHead(LinearHead):
 
     def embed(self, features: Array) -> Array:
         """Return image embeddings ``[n, d]`` of unit length."""
-        return self.centre(self.projected(features))
+        return self.centre(self.project(features))
 
     def second_opinions(self, embeddings: Array) -> Array:
         """Return the label of each embedding by the clusters of every other restart ``[r - 1, n]``; its own if there is none.
@@ -70,7 +70,7 @@ class NamedHead(LinearHead):
 
     def renamed(self, votes: Array, names: Array) -> "NamedHead":
         """Return the head whose clusters are called by other labels ``[k]``, with all that is known of a label under its new one."""
-        rows, means, counts = (each.copy() for each in (self.rows, self.statistics.means, self.statistics.counts))
+        rows, means, counts = (array.copy() for array in (self.rows, self.statistics.means, self.statistics.counts))
         rows[names], means[names] = self.rows[self.names], self.statistics.means[self.names]
         counts[names] = self.statistics.counts[self.names]
         statistics = replace(self.statistics, means=means, counts=counts)

@@ -87,11 +87,14 @@ def kind_shares(names: Sequence[str], *, sentences: bool = False) -> Array:
     """Return how much of each kind a name is ``[k, kinds]``, in rows that sum to 1: by word vectors, and by sentences where wanted."""
     words = packaged_vectors()
     centre = words.matrix.astype(np.float64).mean(0)
-    own, theirs = (unit_rows(name_vectors(each, words)[0].astype(np.float64) - centre) for each in (names, list(KINDS)))
-    alike = [own @ theirs.T]
+    own, theirs = (
+        unit_rows(name_vectors(words_of_one, words)[0].astype(np.float64) - centre)
+        for words_of_one in (names, list(KINDS))
+    )
+    similarities = [own @ theirs.T]
     if sentences:
-        alike.append(photo_vectors(names) @ encode_sentences(list(KINDS), "minilm").astype(np.float64).T)
-    rows = [(one - one.mean(1, keepdims=True)) / one.std(1, keepdims=True, ddof=1) for one in alike]
+        similarities.append(photo_vectors(names) @ encode_sentences(list(KINDS), "minilm").astype(np.float64).T)
+    rows = [(table - table.mean(1, keepdims=True)) / table.std(1, keepdims=True, ddof=1) for table in similarities]
     return softmax(np.stack(rows).mean(0))
 
 
@@ -100,9 +103,9 @@ def looks_fit(clusters: Array, names: Sequence[str], *, sentences: bool = False)
 
     Both sides are compared as they differ from their mean over the clusters, and over the names: 1 is a usual size of a fit.
     """
-    apart = clusters.astype(np.float64) - clusters.astype(np.float64).mean(-2, keepdims=True)
-    apart = apart / np.maximum(np.sqrt((apart**2).mean(-2, keepdims=True)), 1e-9)
-    expected = kind_shares(names, sentences=sentences) @ kind_looks()
-    expected = expected - expected.mean(0)
-    fits: Array = apart @ expected.T / (max(float(np.sqrt((expected**2).mean())), 1e-9) * len(LOOKS))
+    residuals = clusters.astype(np.float64) - clusters.astype(np.float64).mean(-2, keepdims=True)
+    residuals = residuals / np.maximum(np.sqrt((residuals**2).mean(-2, keepdims=True)), 1e-9)
+    expected_looks = kind_shares(names, sentences=sentences) @ kind_looks()
+    expected_looks = expected_looks - expected_looks.mean(0)
+    fits: Array = residuals @ expected_looks.T / (max(float(np.sqrt((expected_looks**2).mean())), 1e-9) * len(LOOKS))
     return fits

@@ -15,7 +15,7 @@ from labelwise.images.describe.knowledge import require
 from labelwise.images.describe.labels import Labels
 from labelwise.images.describe.sentences import encode_sentences
 from labelwise.images.describe.words import name_vectors, packaged_vectors, split_text
-from labelwise.methods.zero_label.assignment import standardised
+from labelwise.methods.zero_label.assignment import standardise
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.rows import unit_rows
 
@@ -50,29 +50,29 @@ def label_similarity(labels: Labels, source: Source = "auto", *, neighbours: int
         neighbours: with words and sentences: a name is the mean of itself and this many words nearest to it, which says more about the
             kind of thing it is; names are then centred. 0 is the plain word vector.
     """
-    source = chosen_source(labels, source)
+    source = choose_source(labels, source)
     if source == "paper":
         return _paper_similarity(labels.names)
     if source in ("words", "sentences"):
         words = word_similarity(labels.names, neighbours=neighbours)
-        return words if source == "words" else standardised(words) + standardised(sentence_similarity(labels.names))
+        return words if source == "words" else standardise(words) + standardise(sentence_similarity(labels.names))
     require(labels, source, "A label prior")
     if source == "order":
         ranks = np.array(labels.order, np.float64)
         return -np.abs(ranks[:, None] - ranks)
-    given = np.asarray(getattr(labels, source), np.float64)
-    return centred_cosines(given) if source == "vectors" else given
+    values = np.asarray(getattr(labels, source), np.float64)
+    return centred_cosines(values) if source == "vectors" else values
 
 
-def chosen_source(labels: Labels, source: Source) -> Source:
+def choose_source(labels: Labels, source: Source) -> Source:
     """Return where the similarity of labels comes from, ``auto`` resolved."""
     if source not in SOURCES:
         raise UsageError(f'No label prior "{source}".{suggest(source, SOURCES)} Priors: {listing(SOURCES)}.')
     if source != "auto":
         return source
-    known: tuple[Source, ...] = ("similarity", "vectors", "order")
+    available: tuple[Source, ...] = ("similarity", "vectors", "order")
     texts: Source = "sentences" if minilm.is_installed() else "words"
-    return next((piece for piece in known if getattr(labels, piece) is not None), texts)
+    return next((piece for piece in available if getattr(labels, piece) is not None), texts)
 
 
 def word_similarity(names: Sequence[str], *, neighbours: int = 0) -> Array:
@@ -116,7 +116,7 @@ def prior_vectors(similarity: Array, *, second: float = 0.2) -> Array:
     series = np.linspace(second, FARTHEST, max(0, k - 2))
     ladder = np.concatenate([np.array([1.0, NEAREST])[:k], series])[:k]
     ladder[-1] = FARTHEST if k > 1 else 1.0
-    return unit_rows(_ranked(order, ladder))
+    return unit_rows(_rank(order, ladder))
 
 
 def cost_weights(similarity: Array) -> Array:
@@ -127,10 +127,10 @@ def cost_weights(similarity: Array) -> Array:
     k = len(similarity)
     rank = np.arange(k, dtype=np.float64)
     ladder = np.maximum(np.exp(np.where(rank < k // 2, -rank, rank - k)), LEAST_WEIGHT)
-    return _ranked(rank_labels(similarity), ladder)
+    return _rank(rank_labels(similarity), ladder)
 
 
-def _ranked(order: Array, ladder: Array) -> Array:
+def _rank(order: Array, ladder: Array) -> Array:
     """Return each row's numbers ``[k]`` of a ladder at the labels that its order ``[k, k]`` names."""
     values = np.zeros(order.shape)
     np.put_along_axis(values, order, np.broadcast_to(ladder, order.shape), 1)

@@ -52,8 +52,8 @@ def to_lab(images: Array) -> Array:
 def _regions() -> list[Array]:
     """Return which pixels belong to each region ``[SIDE, SIDE]`` (bool)."""
     place = np.arange(SIDE)
-    off = np.minimum(place, SIDE - 1 - place)  # pixels from the nearer end
-    row, inside = np.broadcast_to(place[:, None], (SIDE, SIDE)), np.minimum(off[:, None], off)
+    edge_distance = np.minimum(place, SIDE - 1 - place)  # pixels from the nearer end
+    row, inside = np.broadcast_to(place[:, None], (SIDE, SIDE)), np.minimum(edge_distance[:, None], edge_distance)
     return [row < BAND, inside >= MIDDLE, row >= SIDE - BAND, inside < RIM]
 
 
@@ -69,13 +69,13 @@ def _shapes(light: Array, contrast: Array) -> Array:
     size, angle = np.sqrt(level**2 + upright**2), np.arctan2(level, upright)
     mean = size.mean((1, 2))
     centre = size[:, MIDDLE - 1 : 1 - MIDDLE, MIDDLE - 1 : 1 - MIDDLE]
-    around = (size.sum((1, 2)) - centre.sum((1, 2))) / (size[0].size - centre[0].size)
+    border_mean = (size.sum((1, 2)) - centre.sum((1, 2))) / (size[0].size - centre[0].size)
     coarse, fine = _bands(light)
     shapes = (
         coarse,
         fine,
         (size * np.cos(2 * angle)).mean((1, 2)) / np.maximum(mean, 1e-6),
-        np.log(centre.mean((1, 2)) + 1) - np.log(around + 1),
+        np.log(centre.mean((1, 2)) + 1) - np.log(border_mean + 1),
         -np.abs(light - light[:, :, ::-1]).mean((1, 2)) / (light.std((1, 2), ddof=1) + 1),
         (size * np.cos(4 * angle)).mean((1, 2)) / np.maximum(mean, 1e-6),
         mean,

@@ -29,13 +29,13 @@ class Settled:
     worth: tuple[float, ...]
 
 
-def settled(head: NamedHead, answers: Mapping[int, int] | None = None) -> Settled:
+def settle(head: NamedHead, answers: Mapping[int, int] | None = None) -> Settled:
     """Return the certainty of the names of a head, given the clusters that a person named."""
-    known = dict(answers or {})
+    answered = dict(answers or {})
     evidence = evidence_of(head.labels, {name: getattr(head, name) for name in EVIDENCE})
     pool, weights = [], []
     for place, overlap in enumerate(evidence.overlaps):
-        matchings, scores = find_matchings(evidence, place, head.search, known)
+        matchings, scores = find_matchings(evidence, place, head.search, answered)
         different, own = gibbs_weights(matchings, scores, TEMPERATURE / len(head.labels))
         pool.append(different[:, best_matching(overlap)])  # as names of the clusters that have them
         weights.append(own / len(evidence.overlaps))
@@ -54,22 +54,22 @@ def settled(head: NamedHead, answers: Mapping[int, int] | None = None) -> Settle
 def _likeliest(votes: Array) -> list[int]:
     """Return the fewest labels with nearly all of the votes ``[k]``, the likeliest first."""
     order = np.argsort(-votes, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(votes[order]), SURE * votes.sum() - 1e-9)) + 1
-    return order[:enough].tolist()  # type: ignore[no-any-return]
+    least = int(np.searchsorted(np.cumsum(votes[order]), SURE * votes.sum() - 1e-9)) + 1
+    return order[:least].tolist()  # type: ignore[no-any-return]
 
 
 def _worth(namings: Array, shares: Array, sizes: Array) -> Array:
     """Return what the true name of each cluster is expected to add to the share of images named rightly ``[k]``."""
-    now = _expected(namings, shares, sizes)
+    current = _expected_share(namings, shares, sizes)
     gains = np.zeros(len(sizes))
     for cluster in range(len(sizes)):
         for label in np.unique(namings[:, cluster]):
-            here = namings[:, cluster] == label
-            gains[cluster] += shares[here].sum() * _expected(namings[here], shares[here], sizes)
-    return np.maximum(gains - now, 0)
+            agrees = namings[:, cluster] == label
+            gains[cluster] += shares[agrees].sum() * _expected_share(namings[agrees], shares[agrees], sizes)
+    return np.maximum(gains - current, 0)
 
 
-def _expected(namings: Array, shares: Array, sizes: Array) -> float:
+def _expected_share(namings: Array, shares: Array, sizes: Array) -> float:
     """Return the share of images ``[k]`` that the best single naming is expected to name rightly, if one of these is true."""
     chances = marginals(namings, shares / shares.sum()) * sizes[:, None]
     return float(chances[np.arange(len(sizes)), best_matching(chances)].sum())

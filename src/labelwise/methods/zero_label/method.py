@@ -25,7 +25,7 @@ from labelwise.methods.zero_label.assignment import best_matching
 from labelwise.methods.zero_label.clusters import PCA, cluster_starts, discriminant, neighbour_means
 from labelwise.methods.zero_label.head import NamedHead
 from labelwise.methods.zero_label.kinds import looks_fit
-from labelwise.methods.zero_label.label_prior import Source, chosen_source, label_similarity
+from labelwise.methods.zero_label.label_prior import Source, choose_source, label_similarity
 from labelwise.methods.zero_label.looks import looks
 from labelwise.methods.zero_label.naming import (
     Evidence,
@@ -37,15 +37,15 @@ from labelwise.methods.zero_label.naming import (
     plain,
     vote,
 )
-from labelwise.methods.zero_label.transport import Clustering, LabelPrior, Matching, Restarts, transport_stages
+from labelwise.methods.zero_label.transport import ClusteringSettings, LabelPrior, Matching, Restarts, transport_stages
 from labelwise.support.errors import UsageError
 from labelwise.support.rows import segment_mean as numpy_segment_mean
 from labelwise.support.settings import check_range, setting
-from labelwise.train.data import TrainData
 from labelwise.train.method import Method
 from labelwise.train.model import LabelModel, Spec
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import linear_scores, nearest_centres, segment_mean
+from labelwise.train.train_data import TrainData
 
 MOST_EMBEDDINGS = 20_000  # embeddings that structure naming clusters, and images it looks at
 LOOKS_AT_ONCE = 256  # images
@@ -95,7 +95,7 @@ class NamedModel(HeadModel):
         centres = segment_mean(embeddings, answers, len(self.spec.labels))[naming.names[0]]
         names, votes = array(naming.names), naming.votes.astype(np.float32)
         self.known |= {"names": names[0], "own_names": names, "votes": votes}
-        self.known |= {"opinions": array(naming.opinions), "centres": array(centres), **evidence.held()}
+        self.known |= {"opinions": array(naming.opinions), "centres": array(centres), **evidence.arrays()}
         return answers
 
     def restore(self, head: Head) -> None:
@@ -146,7 +146,7 @@ class ZeroLabel(Method):
     )
     balanced: bool = setting(True, "Structure naming makes clusters as large as label shares say, else equal.")
     search: int = setting(500, "Random matchings that structure naming improves, per restart.")
-    clustering: Clustering = setting(Clustering(), "Stage II of transport naming.")
+    clustering: ClusteringSettings = setting(ClusteringSettings(), "Stage II of transport naming.")
     matching: Matching = setting(Matching(), "Stage III of transport naming.")
 
     def __post_init__(self) -> None:
@@ -166,19 +166,19 @@ class ZeroLabel(Method):
         """Yield stages II and III of transport naming; then name, and fit the statistics to add labels."""
         assert isinstance(model, NamedModel)
         k, shares = len(data.labels), data.labels.shares
-        alike = label_similarity(data.labels, self.prior, neighbours=self.neighbours * (model.restarts is None))
+        similarity = label_similarity(data.labels, self.prior, neighbours=self.neighbours * (model.restarts is None))
         embeddings = self._embeddings(model, data)
         if model.restarts is None:
-            naming, evidence = self._structure(data, embeddings, alike)
+            naming, evidence = self._structure(data, embeddings, similarity)
         else:
             split = replace(data.train, images=embeddings)
-            prior = LabelPrior.of(alike.astype(np.float32).astype(np.float64), shares, second=self.second)
+            prior = LabelPrior.of(similarity.astype(np.float32).astype(np.float64), shares, second=self.second)
             yield from transport_stages(model.restarts, prior, split, self.clustering, self.matching)
-            naming, evidence = self._transport(data.labels, model.restarts, embeddings, alike)
+            naming, evidence = self._transport(data.labels, model.restarts, embeddings, similarity)
         answers = model.take(naming, evidence, embeddings)
         model.fit_statistics(replace(data.train, targets=answers))
         model.report = {
-            "prior": chosen_source(data.labels, self.prior),
+            "prior": choose_source(data.labels, self.prior),
             "losses": plain(naming.losses, 6),
             "shares": plain(np.full(k, 1 / k) if shares is None else np.asarray(shares)),
             **naming_figures(model.export_head(), array(naming.names)),
@@ -197,7 +197,7 @@ class ZeroLabel(Method):
             model.centring.fit(model.encode_all(images, by=model.encoder))
         return model.encode_all(images)
 
-    def _structure(self, data: TrainData, embeddings: Tensor, alike: Array) -> tuple[Naming, Evidence]:
+    def _structure(self, data: TrainData, embeddings: Tensor, similarity: Array) -> tuple[Naming, Evidence]:
         """Return the best of several clusterings, its clusters named, and the others, with the evidence for the names."""
         labels, k = data.labels, len(data.labels)
         order = torch.randperm(len(embeddings), generator=torch.Generator().manual_seed(0))[:MOST_EMBEDDINGS]
@@ -206,38 +206,38 @@ class ZeroLabel(Method):
         seed = int(torch.randint(2**31, ()))
         smooth = neighbour_means(some, self.smooth)
         starts = cluster_starts(smooth, k, self.restarts, seed, sizes if self.balanced else None)
-        rows = torch.stack([discriminant(some, one.members, k) for one in starts])
+        rows = torch.stack([discriminant(some, start.members, k) for start in starts])
         members = torch.stack([linear_scores(embeddings, own).argmax(1) for own in rows])
-        evidence = Evidence.of(array(embeddings), array(members), alike)
+        evidence = Evidence.of(array(embeddings), array(members), similarity)
         evidence = replace(evidence, looks=self._looks(data, order.sort().values.numpy(), array(members)))
-        evidence = evidence_of(labels, evidence.held())  # the same as when clusters are named again
+        evidence = evidence_of(labels, evidence.arrays())  # the same as when clusters are named again
         tables = name_each(evidence, self.search)
         votes = vote(evidence, tables)
         names = torch.from_numpy(np.stack([choose_names(votes), *(best_matching(table) for table in tables[1:])]))
         opinions = torch.empty_like(rows).scatter_(1, names.to(rows.device)[..., None].expand_as(rows), rows)
-        losses = torch.tensor([one.inertia for one in starts])
+        losses = torch.tensor([start.inertia for start in starts])
         return Naming(members, opinions, names.to(rows.device), votes, losses), evidence
 
     def _looks(self, data: TrainData, rows: Array, members: Array) -> Array | None:
         """Return how well the looks of clusters, over a sample of images, fit the names ``[r, k, k]``; members are ``[r, n]``."""
-        source, images = chosen_source(data.labels, self.prior), data.train.source
+        source, images = choose_source(data.labels, self.prior), data.train.source
         if not self.looks or source not in ("words", "sentences") or len(data.train.shape) != 3 or images is None:
             return None
         parts = np.split(rows, range(LOOKS_AT_ONCE, len(rows), LOOKS_AT_ONCE))
-        seen = np.concatenate([looks(read_all(images.select(part), data.train.shape)) for part in parts])
+        shapes = np.concatenate([looks(read_all(images.select(part), data.train.shape)) for part in parts])
         means = np.stack(
-            [numpy_segment_mean(seen.astype(np.float64), own, len(data.labels)) for own in members[:, rows]]
+            [numpy_segment_mean(shapes.astype(np.float64), own, len(data.labels)) for own in members[:, rows]]
         )
         return looks_fit(means, data.labels.names, sentences=source == "sentences").astype(np.float32)
 
     def _transport(
-        self, labels: Labels, restarts: Restarts, embeddings: Tensor, alike: Array
+        self, labels: Labels, restarts: Restarts, embeddings: Tensor, similarity: Array
     ) -> tuple[Naming, Evidence]:
         """Return the restart with the lowest loss, and the others; its clusters are the images it gives one label."""
         order = restarts.head_losses.argsort()
         opinions = restarts.rows()[order]
         answers = torch.stack([linear_scores(embeddings, own).argmax(1) for own in opinions])
-        evidence = Evidence.of(array(embeddings), array(answers), alike)
+        evidence = Evidence.of(array(embeddings), array(answers), similarity)
         names = torch.arange(len(labels), device=embeddings.device).repeat(len(opinions), 1)
         centres = restarts.best_centres.expand(len(opinions), -1, -1)[order]
         members = nearest_centres(embeddings, centres)[0]

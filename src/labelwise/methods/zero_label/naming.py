@@ -49,13 +49,17 @@ class Evidence:
     def of(cls, embeddings: Array, members: Array, labels: Array, shares: Array | None = None) -> "Evidence":
         """Return the evidence of clusterings ``[r, n]`` of embeddings ``[n, d]``, and label similarities ``[k, k]``."""
         k = len(labels)
-        both = np.stack([np.bincount(members[0] * k + own, minlength=k * k).reshape(k, k) for own in members])
+        overlap_tables = np.stack([np.bincount(members[0] * k + own, minlength=k * k).reshape(k, k) for own in members])
         counts = np.stack([np.bincount(own, minlength=k) for own in members])
-        overlaps = both / np.maximum(counts[0], 1)[:, None]
-        alike = np.stack([centred_cosines(segment_mean(embeddings.astype(np.float64), own, k)) for own in members])
-        return cls(clusters=alike, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares)
+        overlaps = overlap_tables / np.maximum(counts[0], 1)[:, None]
+        similarities = np.stack(
+            [centred_cosines(segment_mean(embeddings.astype(np.float64), own, k)) for own in members]
+        )
+        return cls(
+            clusters=similarities, overlaps=overlaps, sizes=counts / members.shape[1], labels=labels, shares=shares
+        )
 
-    def held(self) -> dict[str, Array | None]:
+    def arrays(self) -> dict[str, Array | None]:
         """Return the fields that a head stores, in single precision."""
         parts = (self.clusters, self.overlaps, self.sizes, self.labels, self.looks)
         return {
@@ -63,11 +67,11 @@ class Evidence:
         }
 
 
-def evidence_of(labels: Labels, held: Mapping[str, Array | None]) -> Evidence:
+def evidence_of(labels: Labels, arrays: Mapping[str, Array | None]) -> Evidence:
     """Restore the evidence from the fields of a head."""
-    parts: dict[str, Any] = {name: None if part is None else part.astype(np.float64) for name, part in held.items()}
-    alike, shares = parts.pop("alike"), None if labels.shares is None else np.asarray(labels.shares)
-    return Evidence(**parts, labels=alike, shares=shares, turned=turned_round(labels, alike))
+    parts: dict[str, Any] = {name: None if part is None else part.astype(np.float64) for name, part in arrays.items()}
+    similarity, shares = parts.pop("alike"), None if labels.shares is None else np.asarray(labels.shares)
+    return Evidence(**parts, labels=similarity, shares=shares, turned=reverse_order(labels, similarity))
 
 
 def name_each(evidence: Evidence, search: int, answers: Mapping[int, int] | None = None) -> Array:
@@ -94,11 +98,11 @@ def find_matchings(
 ) -> tuple[Array, Array]:
     """Return matchings of one clustering to labels ``[search, k]``, each improved from a random one, and their scores."""
     k, same = len(evidence.labels), best_matching(evidence.overlaps[place])
-    fixed = np.full(k, -1)
+    given_names = np.full(k, -1)
     for cluster, label in (answers or {}).items():
-        fixed[same[cluster]] = label
+        given_names[same[cluster]] = label
     structure = Structure.of(evidence.clusters[place], evidence.labels, _fits(evidence, place))
-    matchings = improve(structure, random_matchings(search, k, Draws(0), fixed), fixed >= 0)
+    matchings = improve(structure, random_matchings(search, k, Draws(0), given_names), given_names >= 0)
     return matchings, matching_scores(structure, matchings)
 
 
@@ -112,12 +116,12 @@ def _fits(evidence: Evidence, place: int) -> Array | None:
         fits = LOOKS_WEIGHT / k * evidence.looks[place]
     if shares is not None and float(shares.max() - shares.min()) >= 1e-6:
         size = np.log(np.maximum(evidence.sizes[place], 1e-4))
-        apart = np.abs(size[:, None] - np.log(np.maximum(shares.astype(np.float64), 1e-4)))
-        fits = -SIZE_WEIGHT * apart / k + (0 if fits is None else fits)
+        differences = np.abs(size[:, None] - np.log(np.maximum(shares.astype(np.float64), 1e-4)))
+        fits = -SIZE_WEIGHT * differences / k + (0 if fits is None else fits)
     return fits
 
 
-def turned_round(labels: Labels, alike: Array) -> Array | None:
+def reverse_order(labels: Labels, similarity: Array) -> Array | None:
     """Return for each label its mirror image in the order ``[k]``, given the similarities ``[k, k]``.
 
     None if labels have no order, or its ends differ.
@@ -125,19 +129,19 @@ def turned_round(labels: Labels, alike: Array) -> Array | None:
     if labels.order is None:
         return None
     order = np.argsort(labels.order)
-    turned = np.empty_like(order)
-    turned[order] = order[::-1]
-    return turned if np.allclose(alike[turned][:, turned], alike) else None
+    reversed_names = np.empty_like(order)
+    reversed_names[order] = order[::-1]
+    return reversed_names if np.allclose(similarity[reversed_names][:, reversed_names], similarity) else None
 
 
-def _one_way_round(matchings: Array, turned: Array, model: Array) -> Array:
+def _one_way_round(matchings: Array, reversed_names: Array, model: Array) -> Array:
     """Return the matchings ``[m, k]``, reversed where that agrees with a model ``[k]`` on more clusters.
 
     An order fits as well from either end. Averaged, the two would say that every cluster is in the middle.
     """
-    other = turned[matchings]
-    away = ((other == model).sum(1) > (matchings == model).sum(1))[:, None]
-    return np.where(away, other, matchings)
+    reversed_matchings = reversed_names[matchings]
+    is_reversed = ((reversed_matchings == model).sum(1) > (matchings == model).sum(1))[:, None]
+    return np.where(is_reversed, reversed_matchings, matchings)
 
 
 def vote(evidence: Evidence, tables: Array, answers: Mapping[int, int] | None = None) -> Array:
@@ -149,8 +153,8 @@ def vote(evidence: Evidence, tables: Array, answers: Mapping[int, int] | None = 
     for cluster, label in (answers or {}).items():
         votes[cluster], votes[:, label] = 0.0, 0.0
         votes[cluster, label] = 1.0
-    named: Array = votes / np.maximum(votes.sum(1, keepdims=True), 1e-12)
-    return named
+    shares: Array = votes / np.maximum(votes.sum(1, keepdims=True), 1e-12)
+    return shares
 
 
 def choose_names(votes: Array, answers: Mapping[int, int] | None = None) -> Array:
@@ -191,7 +195,7 @@ def overlap_agreement(overlaps: Array, names: Array) -> Array:
 
 def kept_together(overlaps: Array) -> Array:
     """Return for each cluster of the first clustering ``[k]`` the largest share that another clustering puts in one cluster, under any name."""
-    shares = [one.astype(np.float64)[np.arange(len(one)), best_matching(one)] for one in overlaps[1:]]
+    shares = [overlap.astype(np.float64)[np.arange(len(overlap)), best_matching(overlap)] for overlap in overlaps[1:]]
     return np.stack(shares).mean(0) if shares else np.ones(overlaps.shape[1])
 
 
@@ -200,12 +204,12 @@ def prior_agreement(means: Array, similarity: Array, labels: Sequence[int]) -> t
 
     From the mean scores ``[m, k]`` of the images of these labels, and the similarity of all labels ``[k, k]``.
     """
-    few, prior = min(2, means.shape[1] - 1), rank_labels(similarity)[list(labels), 1:]
+    neighbours, prior = min(2, means.shape[1] - 1), rank_labels(similarity)[list(labels), 1:]
     own = np.argsort(-means, axis=1, kind="stable")
     own = np.stack([row[row != label] for row, label in zip(own, labels, strict=True)])
     near, far = (
         (a[:, :, None] == b[:, None]).any((1, 2))
-        for a, b in ((own[:, :few], prior[:, :few]), (own[:, -few:], prior[:, -few:]))
+        for a, b in ((own[:, :neighbours], prior[:, :neighbours]), (own[:, -neighbours:], prior[:, -neighbours:]))
     )
     return near, far
 

@@ -38,9 +38,11 @@ class SinkhornSettings:
     gradient: Gradient = "implicit"
 
     def __post_init__(self) -> None:
-        known = get_args(Gradient)
-        if self.gradient not in known:
-            raise UsageError(f'No gradient "{self.gradient}".{suggest(self.gradient, known)} Known: {listing(known)}.')
+        allowed = get_args(Gradient)
+        if self.gradient not in allowed:
+            raise UsageError(
+                f'No gradient "{self.gradient}".{suggest(self.gradient, allowed)} Known: {listing(allowed)}.'
+            )
         if not (self.epsilon > 0 and isfinite(self.epsilon)):
             raise UsageError(f"epsilon must be a finite number above 0; given {self.epsilon}.")
         check_range(self, "at least 1", "iterations")
@@ -75,20 +77,22 @@ def sinkhorn(
     settings = settings or SinkhornSettings()
     with torch.autocast(cost.device.type, enabled=False):
         cost, a, b = _inputs(cost, rows, columns)
-        needed = torch.is_grad_enabled() and cost.requires_grad and settings.gradient != "detached"
-        mode = settings.gradient if needed else "detached"
+        needs_gradient = torch.is_grad_enabled() and cost.requires_grad and settings.gradient != "detached"
+        mode = settings.gradient if needs_gradient else "detached"
         with torch.set_grad_enabled(mode == "unrolled"):
             log_plan, iterations = _solve(cost, a, b, settings)
         if mode == "implicit":
             log_plan = _Implicit.apply(log_plan, cost, settings.epsilon)  # type: ignore[no-untyped-call]
         plan = log_plan.exp()
-        fixed = plan.detach()
-        apart = torch.maximum((fixed.sum(-1) - a).abs().amax(-1), (fixed.sum(-2) - b).abs().amax(-1))
-        paid = torch.where(fixed > 0, cost if needed else cost.detach(), 0)
-        entropy = (torch.xlogy(fixed, fixed) - fixed).sum((-2, -1))
-        objective = (fixed * paid).sum((-2, -1)) + settings.epsilon * entropy
-        total = (plan * (paid.detach() if mode == "envelope" else paid)).sum((-2, -1))
-    return Transport(plan, total, objective, iterations, apart <= settings.tolerance)
+        plan_values = plan.detach()
+        marginal_error = torch.maximum(
+            (plan_values.sum(-1) - a).abs().amax(-1), (plan_values.sum(-2) - b).abs().amax(-1)
+        )
+        costs = torch.where(plan_values > 0, cost if needs_gradient else cost.detach(), 0)
+        entropy = (torch.xlogy(plan_values, plan_values) - plan_values).sum((-2, -1))
+        objective = (plan_values * costs).sum((-2, -1)) + settings.epsilon * entropy
+        total = (plan * (costs.detach() if mode == "envelope" else costs)).sum((-2, -1))
+    return Transport(plan, total, objective, iterations, marginal_error <= settings.tolerance)
 
 
 def _inputs(cost: Tensor, rows: Tensor | None, columns: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,12 +122,12 @@ def _solve(cost: Tensor, a: Tensor, b: Tensor, settings: SinkhornSettings) -> tu
         low = _zeroed(cost.amin(-1))[..., None]
         low = low + _zeroed((cost - low).amin(-2))[..., None, :]
     most = torch.finfo(cost.dtype).max / 8
-    scaled = ((cost - low) / -settings.epsilon).clamp_min(-most)
-    logits = scaled.masked_fill(cost == torch.inf, -torch.inf)
+    log_kernel = ((cost - low) / -settings.epsilon).clamp_min(-most)
+    logits = log_kernel.masked_fill(cost == torch.inf, -torch.inf)
     kernel: _Kernel | None = None
-    v, done, gap = torch.zeros_like(b).masked_fill(b == 0, -torch.inf), 0, torch.inf
-    while done < settings.iterations and gap > settings.tolerance:
-        count, new = min(CHECK, settings.iterations - done), kernel is None
+    v, steps, gap = torch.zeros_like(b).masked_fill(b == 0, -torch.inf), 0, torch.inf
+    while steps < settings.iterations and gap > settings.tolerance:
+        count, new = min(CHECK, settings.iterations - steps), kernel is None
         if kernel is None:
             kernel, y = _absorb(logits, a, b, v), (b > 0).to(v)
         sums, after, report = _run(kernel, y, count)
@@ -136,10 +140,10 @@ def _solve(cost: Tensor, a: Tensor, b: Tensor, settings: SinkhornSettings) -> tu
                 continue
             u, v, report = _logged(logits, a, b, v, count)
             gap = report.item()
-        done += count
+        steps += count
     # Columns again, from the same u: rounding can no longer make an entry exceed the mass of its column.
     terms = logits + u[..., None]
-    return terms - _log_sums(terms, -2)[..., None, :] + b.log()[..., None, :], done
+    return terms - _log_sums(terms, -2)[..., None, :] + b.log()[..., None, :], steps
 
 
 class _Kernel(NamedTuple):
@@ -155,10 +159,10 @@ class _Kernel(NamedTuple):
 def _absorb(logits: Tensor, a: Tensor, b: Tensor, v: Tensor) -> _Kernel:
     """Return the kernel that has v in it; the largest entry of each row is 1."""
     terms = logits + v[..., None, :]
-    left = -terms.detach().amax(-1)
+    row_shift = -terms.detach().amax(-1)
     least = torch.finfo(v.dtype).tiny ** (2 / 3)  # below are the numbers whose products become denormal, which is slow
-    matrix = threshold((terms + left[..., None]).exp(), least, 0)
-    return _Kernel(matrix.masked_fill((b == 0)[..., None, :], 1), left, v, a, b)
+    matrix = threshold((terms + row_shift[..., None]).exp(), least, 0)
+    return _Kernel(matrix.masked_fill((b == 0)[..., None, :], 1), row_shift, v, a, b)
 
 
 Rounds = tuple[tuple[Tensor, Tensor], Tensor, Tensor]
@@ -208,8 +212,8 @@ class _Recording:
         """Return what ``_rounds`` does."""
         if self.holds is not kernel:
             self.holds = kernel
-            for own, other in ((self.own.matrix, kernel.matrix), (self.own.a, kernel.a), (self.own.b, kernel.b)):
-                own.copy_(other)
+            for own, source in ((self.own.matrix, kernel.matrix), (self.own.a, kernel.a), (self.own.b, kernel.b)):
+                own.copy_(source)
         self.y.copy_(y)
         self.graph.replay()
         (rows, columns), after, gap = self.outcome
@@ -285,7 +289,7 @@ def _implicit(log_plan: Tensor, grad: Tensor) -> Tensor:
     system = -(q.mT @ q)
     system.diagonal(dim1=-2, dim2=-1).add_(1 + RIDGE)
     right = row_roots * grad.sum(-1)
-    below = column_roots * grad.sum(-2) - _times(q.mT, right)
-    y = torch.cholesky_solve(below[..., None], torch.linalg.cholesky_ex(system)[0])[..., 0]
+    lower = column_roots * grad.sum(-2) - _times(q.mT, right)
+    y = torch.cholesky_solve(lower[..., None], torch.linalg.cholesky_ex(system)[0])[..., 0]
     x = row_roots * (right - _times(q, y))
     return (grad - plan * (x[..., None] + (column_roots * y)[..., None, :])).to(log_plan)

@@ -19,11 +19,11 @@ from labelwise.methods.zero_label.sinkhorn import Gradient, SinkhornSettings, Tr
 from labelwise.support.errors import UsageError
 from labelwise.support.settings import setting
 from labelwise.train.batches import Batch, ShuffledBatches
-from labelwise.train.data import TensorSplit
 from labelwise.train.distribution import whole_batch
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import nearest_centres
+from labelwise.train.train_data import TensorSplit
 
 SHUFFLED = 3  # entries of a sample of the prior
 MOST_LOSS = 1e30  # of a restart that has none yet
@@ -69,9 +69,9 @@ class LabelPrior:
     def draw(self, count: int, batches: int, generator: torch.Generator) -> Tensor:
         """Return what share of a batch of samples is each atom ``[batches, a]``, for batches of ``count`` samples."""
         chances = self.chances.to(generator.device)
-        drawn = torch.multinomial(chances.expand(batches, -1), count, replacement=True, generator=generator)
-        ones = torch.full_like(drawn, 1, dtype=torch.float64) / count
-        return torch.zeros(batches, len(chances), dtype=torch.float64, device=drawn.device).scatter_add_(1, drawn, ones)
+        picks = torch.multinomial(chances.expand(batches, -1), count, replacement=True, generator=generator)
+        ones = torch.full_like(picks, 1, dtype=torch.float64) / count
+        return torch.zeros(batches, len(chances), dtype=torch.float64, device=picks.device).scatter_add_(1, picks, ones)
 
     def costs(self, scores: Tensor) -> Tensor:
         """Return the cost of sending each score vector to each atom ``[..., n, a]``, from scores ``[..., n, k]`` (eq. 3)."""
@@ -81,7 +81,7 @@ class LabelPrior:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clustering:
+class ClusteringSettings:
     """Stage II of transport naming: centres that entropic transport brings to the embeddings."""
 
     steps: int = setting(5000, "Steps of gradient descent.")
@@ -128,7 +128,7 @@ class Restarts(nn.Module):
     solve: Callable[..., Transport] = staticmethod(sinkhorn)  # what solves the problems of transport
 
     def __init__(
-        self, r: int, k: int, d: int, clustering: Clustering | None = None, matching: Matching | None = None
+        self, r: int, k: int, d: int, clustering: ClusteringSettings | None = None, matching: Matching | None = None
     ) -> None:
         super().__init__()
         own = 1 if clustering is not None and clustering.shared else r
@@ -146,17 +146,17 @@ class Restarts(nn.Module):
         return pad(self.best_heads, (0, missing))
 
     @torch.no_grad()
-    def keep(self, what: Literal["centre", "head"], losses: Tensor) -> None:
+    def keep(self, part: Literal["centre", "head"], losses: Tensor) -> None:
         """Store the parameters of each restart with the lowest loss so far, given the current losses ``[r]``."""
-        now, best = (self.centres, self.best_centres) if what == "centre" else (self.heads, self.best_heads)
-        lowest = self.centre_losses if what == "centre" else self.head_losses
+        current, best = (self.centres, self.best_centres) if part == "centre" else (self.heads, self.best_heads)
+        lowest = self.centre_losses if part == "centre" else self.head_losses
         better = losses < lowest
-        best.copy_(torch.where(better[:, None, None], now, best))
+        best.copy_(torch.where(better[:, None, None], current, best))
         lowest.copy_(torch.where(better, losses, lowest))
 
 
 def transport_stages(
-    restarts: Restarts, prior: LabelPrior, split: TensorSplit, clustering: Clustering, matching: Matching
+    restarts: Restarts, prior: LabelPrior, split: TensorSplit, clustering: ClusteringSettings, matching: Matching
 ) -> Iterator[Stage]:
     """Yield stages II and III; images of the split are embeddings of unit length ``[n, d]``, its targets are not read."""
 
@@ -177,7 +177,11 @@ def transport_stages(
 
 
 def _stage(
-    name: str, loss: Loss, trained: nn.Parameter, work: tuple[TensorSplit, Clustering | Matching], optimizer: Optimizer
+    name: str,
+    loss: Loss,
+    trained: nn.Parameter,
+    work: tuple[TensorSplit, ClusteringSettings | Matching],
+    optimizer: Optimizer,
 ) -> Stage:
     """Return a stage at a constant rate, its steps rounded up to whole epochs."""
     split, settings = work
@@ -194,7 +198,7 @@ def _stage(
     )
 
 
-def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: Clustering) -> Tensor:
+def clustering_losses(restarts: Restarts, embeddings: Tensor, settings: ClusteringSettings) -> Tensor:
     """Return the loss of stage II of each restart ``[r]`` on a batch of embeddings ``[n, d]``, and store the best centres."""
     with torch.autocast(embeddings.device.type, enabled=False):
         centres = restarts.centres
@@ -236,6 +240,6 @@ def clip_each(parameters: Sequence[nn.Parameter], most: float) -> None:
         gradient.mul_((most / (length + 1e-6)).clamp_max(1)[:, None, None])
 
 
-def _solver(settings: Clustering | Matching) -> SinkhornSettings:
+def _solver(settings: ClusteringSettings | Matching) -> SinkhornSettings:
     own = {name: getattr(settings, name) for name in ("epsilon", "iterations", "tolerance", "gradient")}
     return SinkhornSettings(**own)

@@ -19,11 +19,11 @@ from labelwise.encoders.encode import encode
 from labelwise.encoders.encoder import Encoder
 from labelwise.encoders.registry import DEFAULT, is_installed, open_encoder
 from labelwise.images.describe.labels import find_name, label_name
+from labelwise.images.file_images import FileImages
 from labelwise.images.formats.boxes import boxes
 from labelwise.images.formats.find import is_annotations
 from labelwise.images.images import skipped_lines
 from labelwise.images.sources.paths import list_images
-from labelwise.images.stored import FileImages
 from labelwise.label.actions import Action
 from labelwise.label.ledger import NO_LABEL
 from labelwise.label.questions import Question

@@ -76,11 +76,11 @@ class Adapter(Backbone):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features ``[n, d]``."""
-        out = self.network(x)
-        if not isinstance(out, Tensor):  # of transformers: what its pooler makes, else the first token
-            pooled = getattr(out, "pooler_output", None)
-            out = out.last_hidden_state[:, 0] if pooled is None else pooled
-        return out.flatten(1)  # type: ignore[no-any-return]
+        output = self.network(x)
+        if not isinstance(output, Tensor):  # of transformers: what its pooler makes, else the first token
+            pooled_output = getattr(output, "pooler_output", None)
+            output = output.last_hidden_state[:, 0] if pooled_output is None else pooled_output
+        return output.flatten(1)  # type: ignore[no-any-return]
 
 
 def _network(library: str, name: str, full: bool) -> nn.Module:
@@ -94,9 +94,9 @@ def _network(library: str, name: str, full: bool) -> nn.Module:
             setattr(network, next(head for head in HEADS if hasattr(network, head)), nn.Identity())
         case "transformers":
             models = _library("transformers")
-            about = models.AutoConfig.from_pretrained(name, trust_remote_code=False)
+            config = models.AutoConfig.from_pretrained(name, trust_remote_code=False)
             auto = models.AutoModel
-            network = auto.from_pretrained(name, trust_remote_code=False) if full else auto.from_config(about)
+            network = auto.from_pretrained(name, trust_remote_code=False) if full else auto.from_config(config)
             network = getattr(network, "vision_model", network)
         case _:
             own, _, tag = name.partition("/")
@@ -109,15 +109,15 @@ def _takes(library: str, name: str) -> tuple[int, Normalisation]:
     match library:
         case "timm":
             timm = _library("timm")
-            about = timm.data.resolve_model_data_config(timm.create_model(name, pretrained=False))
-            return about["input_size"][-1], (tuple(about["mean"]), tuple(about["std"]))
+            config = timm.data.resolve_model_data_config(timm.create_model(name, pretrained=False))
+            return config["input_size"][-1], (tuple(config["mean"]), tuple(config["std"]))
         case "torchvision":
             return 224, IMAGENET
         case "transformers":
             models = _library("transformers")
             kinds = (models.AutoConfig, models.AutoImageProcessor)
-            about, pictures = (kind.from_pretrained(name, trust_remote_code=False) for kind in kinds)
-            side = int(getattr(getattr(about, "vision_config", about), "image_size", 224))
+            config, pictures = (kind.from_pretrained(name, trust_remote_code=False) for kind in kinds)
+            side = int(getattr(getattr(config, "vision_config", config), "image_size", 224))
             return side, (tuple(pictures.image_mean), tuple(pictures.image_std))
     network, _, tag = name.partition("/")
     if not tag:

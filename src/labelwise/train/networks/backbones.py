@@ -63,9 +63,9 @@ def build_backbone(name: str, shape: tuple[int, ...], width: int | None = None) 
             f'No backbone "{name}".{suggest(name, BACKBONES)} Known backbones: {listing(["auto", *BACKBONES])}.'
         )
     if features != (name in ON_FEATURES):
-        needed = listing(f'"{known}"' for known in BACKBONES if (known in ON_FEATURES) == features)
-        given = "precomputed features" if features else "images"
-        raise UsageError(f'The data are {given} of shape {shape}, and "{name}" does not take these. Use {needed}.')
+        allowed = listing(f'"{backbone}"' for backbone in BACKBONES if (backbone in ON_FEATURES) == features)
+        kind = "precomputed features" if features else "images"
+        raise UsageError(f'The data are {kind} of shape {shape}, and "{name}" does not take these. Use {allowed}.')
     if width is not None and name == "identity":
         raise UsageError(f'The backbone "identity" has no width; given {width}. Leave it out.')
     if width is not None and width < 1:

@@ -52,25 +52,25 @@ class Encoder:
         view = self.sized(view)
         if view.size is not None and len(shape) == 1:
             raise UsageError(f"The encoder's size is a side of images in pixels; given {view.size} for {shape}.")
-        frozen = self.frozen and len(shape) == 3  # features have no backbone to freeze
-        name = PRETRAINED if self.backbone == "auto" and frozen else self.backbone
-        seen = view.seen(shape)
-        largest = max(shape, seen, key=math.prod)
+        is_frozen = self.frozen and len(shape) == 3  # features have no backbone to freeze
+        name = PRETRAINED if self.backbone == "auto" and is_frozen else self.backbone
+        input_shape = view.seen(shape)
+        largest = max(shape, input_shape, key=math.prod)
         if math.prod(largest) > LARGEST:
             raise UsageError(f"An image has at most {LARGEST} numbers; given {largest}.")
-        backbone = build_backbone(name, seen, self.width)
-        trained = backbone.comes_trained or self.weights is not None
-        fixed = backbone.published if trained or to_publish else None
-        if fixed and not backbone.comes_trained and shape[0] == 1:  # grey images fill all channels
-            backbone = build_backbone(name, (len(fixed[0]), *seen[1:]), self.width)
-        if frozen and not trained:
+        backbone = build_backbone(name, input_shape, self.width)
+        is_trained = backbone.comes_trained or self.weights is not None
+        published = backbone.published if is_trained or to_publish else None
+        if published and not backbone.comes_trained and shape[0] == 1:  # grey images fill all channels
+            backbone = build_backbone(name, (len(published[0]), *input_shape[1:]), self.width)
+        if is_frozen and not is_trained:
             raise UsageError(
                 f'A frozen "{name}" would keep its random weights. Give weights, the path of a .safetensors file, or '
                 'choose "efficientnet_lite0", which brings its own.'
             )
         view = replace(view, size=view.size or backbone.size)
-        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=fixed, frozen=frozen, view=view)
-        if trained:
+        encoder = ImageEncoder(backbone, shape, self.code_size, fixed=published, frozen=is_frozen, view=view)
+        if is_trained:
             encoder.load_weights(self.weights)
         return encoder
 

@@ -22,17 +22,19 @@ class ResidualBlock(nn.Module):
     Two of 3x3; or, as a bottleneck, 1x1, 3x3 and 1x1, of which the first two have a quarter of the channels.
     """
 
-    def __init__(self, channels: int, out: int, stride: int, *, bottleneck: bool = False) -> None:
+    def __init__(self, channels: int, channels_out: int, stride: int, *, bottleneck: bool = False) -> None:
         super().__init__()
-        planes = out // EXPANSION if bottleneck else out
-        sizes = (channels, planes, planes, out) if bottleneck else (channels, planes, out)
+        planes = channels_out // EXPANSION if bottleneck else channels_out
+        sizes = (channels, planes, planes, channels_out) if bottleneck else (channels, planes, channels_out)
         self.depth = len(sizes) - 1
         for place, (size, wide) in enumerate(pairwise(sizes), 1):
             kernel = 3 if not bottleneck or place == 2 else 1
             self.add_module(f"conv{place}", convolution(size, wide, kernel, stride if place == self.depth - 1 else 1))
             self.add_module(f"bn{place}", nn.BatchNorm2d(wide))
-        same = channels == out and stride == 1
-        self.downsample = nn.Sequential(*([] if same else [convolution(channels, out, 1, stride), nn.BatchNorm2d(out)]))
+        same = channels == channels_out and stride == 1
+        self.downsample = nn.Sequential(
+            *([] if same else [convolution(channels, channels_out, 1, stride), nn.BatchNorm2d(channels_out)])
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's maps."""
@@ -61,13 +63,18 @@ class ResNet(Backbone):
         self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, stride=2, padding=1)
         channels = width
         for stage, depth in enumerate(depths, 1):
-            out = self.width_out // 2 ** (4 - stage)
+            channels_out = self.width_out // 2 ** (4 - stage)
             blocks = [
-                ResidualBlock(out if place else channels, out, 1 if place or stage == 1 else 2, bottleneck=bottleneck)
+                ResidualBlock(
+                    channels_out if place else channels,
+                    channels_out,
+                    1 if place or stage == 1 else 2,
+                    bottleneck=bottleneck,
+                )
                 for place in range(depth)
             ]
             self.add_module(f"layer{stage}", nn.Sequential(*blocks))
-            channels = out
+            channels = channels_out
         initialise(self)
 
     def maps(self, x: Tensor) -> Tensor:
@@ -89,9 +96,9 @@ class ConvNet(Backbone):
         super().__init__(8 * width)
         layers: list[nn.Module] = []
         channels, side = shape[0], min(shape[1:])
-        for place, out in enumerate((width, 2 * width, 4 * width, 8 * width)):
-            layers += [convolution(channels, out, 3), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
-            channels = out
+        for place, channels_out in enumerate((width, 2 * width, 4 * width, 8 * width)):
+            layers += [convolution(channels, channels_out, 3), nn.BatchNorm2d(channels_out), nn.ReLU(inplace=True)]
+            channels = channels_out
             if place < 3 and side >= 8:
                 layers.append(nn.MaxPool2d(2))
                 side //= 2

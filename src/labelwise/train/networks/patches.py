@@ -63,7 +63,7 @@ class PatchNet(Backbone):
         far = torch.cdist(self.patches(x), self.dictionary)
         return (far.mean(2, keepdim=True) - far).clamp_min(0).mT.reshape(x.shape[0], -1, *places)
 
-    def pooled(self, maps: Tensor) -> Tensor:
+    def activations(self, maps: Tensor) -> Tensor:
         """Return the activations at three heights ``[n, 3 * width]``, the surroundings taken off."""
         y, x = (torch.linspace(-1, 1, side, device=maps.device) for side in maps.shape[2:])
         down, across = (grid.flatten() for grid in torch.meshgrid(y, x, indexing="ij"))
@@ -78,7 +78,7 @@ class PatchNet(Backbone):
 
     def pool(self, maps: Tensor) -> Tensor:
         """Return embeddings ``[n, 40]``."""
-        return (self.pooled(maps) - self.around) @ self.directions
+        return (self.activations(maps) - self.around) @ self.directions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,18 +102,18 @@ def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int =
 
     Images are bytes ``[n, c, h, w]``; the seed is that of the dictionary and of the changes.
     """
-    how = settings or Patches()
+    settings_used = settings or Patches()
     if len(images) <= EMBEDDING_SIZE:
         raise DataError(f"Patches are found on more than {EMBEDDING_SIZE} images; given {len(images)}. Add images.")
     shape = tuple(images.shape[1:])
-    network = PatchNet(shape, how.width).requires_grad_(False)
+    network = PatchNet(shape, settings_used.width).requires_grad_(False)
     encoder = ImageEncoder(network, shape)
     encoder.fit_normalisation(images)
     generator = torch.Generator().manual_seed(seed)
     _fit_dictionary(encoder, network, images[torch.randperm(len(images), generator=generator)[:IMAGES]], generator)
-    rngs = [BatchRng.seeded(seed + 1 + view, len(images)) for view in range(2)]
-    changed = [_pooled(encoder, network, how.augment(images, rng)) for rng in rngs]
-    _fit_directions(network, _pooled(encoder, network, images), changed)
+    rngs = [BatchRng.from_seed(seed + 1 + view, len(images)) for view in range(2)]
+    changed_features = [_pooled_features(encoder, network, settings_used.augment(images, rng)) for rng in rngs]
+    _fit_directions(network, _pooled_features(encoder, network, images), changed_features)
     return encoder.eval().requires_grad_(True)
 
 
@@ -133,22 +133,22 @@ def _fit_dictionary(encoder: ImageEncoder, network: PatchNet, images: Tensor, ge
     network.dictionary.copy_(clusters.centres)
 
 
-def _pooled(encoder: ImageEncoder, network: PatchNet, images: Tensor) -> Tensor:
+def _pooled_features(encoder: ImageEncoder, network: PatchNet, images: Tensor) -> Tensor:
     """Return pooled activations ``[n, q]``."""
     parts = torch.split(images, PIECE)
-    return torch.cat([network.pooled(network.maps(encoder.prepare(as_float(part)))) for part in parts])
+    return torch.cat([network.activations(network.maps(encoder.prepare(as_float(part)))) for part in parts])
 
 
-def _fit_directions(network: PatchNet, pooled: Tensor, changed: list[Tensor]) -> None:
+def _fit_directions(network: PatchNet, features: Tensor, changed_features: list[Tensor]) -> None:
     """Set the directions to those that vary most over images, against what two changed copies of an image differ by.
 
     From activations of images ``[n, q]``, and of two changed copies of each.
     """
-    x = pooled.double()
+    x = features.double()
     mean = x.mean(0)
     first = torch.linalg.svd(x - mean, full_matrices=False).Vh[:PRINCIPAL].T
-    apart = (changed[0] - changed[1]).double() @ first / 2**0.5
-    noise = apart.T @ apart / len(x)
+    differences = (changed_features[0] - changed_features[1]).double() @ first / 2**0.5
+    noise = differences.T @ differences / len(x)
     noise += RIDGE * noise.trace() / len(noise) * torch.eye(len(noise), dtype=torch.float64)
     values, vectors = torch.linalg.eigh(noise)
     equal = first @ (vectors / values.clamp_min(1e-12).sqrt())  # copies of an image differ by 1 in every direction

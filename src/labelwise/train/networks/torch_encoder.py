@@ -70,15 +70,17 @@ def _encode_shared(image_encoder: "ImageEncoder", images: Images) -> Features:
     table[torch.from_numpy(own[part.rows])] = torch.from_numpy(part.values).to(table.device)
     rows = np.concatenate(all_gather(own[part.rows]))
     order, place = rows.argsort(), {name: row for row, name in enumerate(images.ids)}
-    ids, digests = ([one for each in all_gather(list(mine)) for one in each] for mine in (part.ids, part.digests))
-    skipped = [one for each in all_gather(part.skipped) for one in each]
+    ids, digests = (
+        [skip for part_skips in all_gather(list(mine)) for skip in part_skips] for mine in (part.ids, part.digests)
+    )
+    skipped = [skip for part_skips in all_gather(part.skipped) for skip in part_skips]
     return Features(
         values=sum_over_processes(table).cpu().numpy()[rows[order]],
         rows=rows[order],
         ids=[ids[i] for i in order],
         digests=[digests[i] for i in order],
         encoder_id=encoder.id,
-        skipped=tuple(sorted(skipped, key=lambda one: place[one.file])),
+        skipped=tuple(sorted(skipped, key=lambda skip: place[skip.file])),
     )
 
 
@@ -111,10 +113,12 @@ class TorchEncoder:
     def id(self) -> str:
         """The digest of its weights and of how images are seen."""
         view = self.network.view
-        seen = (self.name, self.shape, view.size, view.crop, view.mirror, self.network.untrained)
+        description = (self.name, self.shape, view.size, view.crop, view.mirror, self.network.untrained)
         state = self.network.state_dict().items()
-        parts = [part for name, each in state for part in (name.encode(), each.contiguous().cpu().numpy().tobytes())]
-        return digest(repr(seen).encode(), *parts).hex()
+        parts = [
+            part for name, tensor in state for part in (name.encode(), tensor.contiguous().cpu().numpy().tobytes())
+        ]
+        return digest(repr(description).encode(), *parts).hex()
 
     @property
     def runtime(self) -> str:
@@ -134,7 +138,9 @@ class TorchEncoder:
             return self._piece(images, network)
         pieces = [images[start : start + CPU_BATCH] for start in range(0, len(images), CPU_BATCH)]
         with _ONE_THREAD():
-            parts = [self._piece(np.resize(one, (CPU_BATCH, *one.shape[1:])), network)[: len(one)] for one in pieces]
+            parts = [
+                self._piece(np.resize(piece, (CPU_BATCH, *piece.shape[1:])), network)[: len(piece)] for piece in pieces
+            ]
         return np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
 
     def _piece(self, images: Array, network: Network) -> Rows:
@@ -233,7 +239,7 @@ class _Replayed:
         n = len(images)
         self._calls[n] += 1
         if images.is_cuda and n not in self._tapes and self._calls[n] > WARM and len(self._tapes) < KINDS:
-            self._tapes[n] = self._recorded(images)
+            self._tapes[n] = self._record(images)
         tape = self._tapes.get(n)
         if tape is None:
             return self._half(images)  # type: ignore[no-any-return]
@@ -242,7 +248,7 @@ class _Replayed:
         graph.replay()
         return features
 
-    def _recorded(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None:
+    def _record(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None:
         """Return a recording, where it finds images and where it leaves features; None where there is no memory for it."""
         inputs = images.clone()
         try:

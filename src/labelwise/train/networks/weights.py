@@ -27,9 +27,9 @@ def load_weights(backbone: nn.Module, path: str | Path) -> None:
     misshaped = [name for name in own if name in weights and weights[name].shape != own[name].shape]
     shapes = [f"{name} {list(weights[name].shape)} instead of {list(own[name].shape)}" for name in misshaped]
     pairs = (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
-    faults = [f"{len(names)} {what}: {listing(names)}." for what, names in pairs if names]
+    faults = [f"{len(names)} {problem}: {listing(names)}." for problem, names in pairs if names]
     if "conv1.weight" in misshaped and weights["conv1.weight"].shape[2:] != own["conv1.weight"].shape[2:]:
-        theirs, ours = (each["conv1.weight"].shape[-1] for each in (weights, own))
+        theirs, ours = (state["conv1.weight"].shape[-1] for state in (weights, own))
         faults.append(
             f"The stem differs: {theirs}x{theirs} in the file, {ours}x{ours} here. "
             "Small images get a 3x3 stem, larger ones 7x7; set encoder.size to the side that the weights were made for."

@@ -41,9 +41,11 @@ class SimilaritySettings:
                 "A similarity has 1 or 2 layers of at least 1 hidden unit, and a dropout from 0 to below 1; "
                 f"given {self.layers} of {self.hidden}, dropout {self.dropout}."
             )
-        for name, known in (("kind", get_args(Kind)), ("symmetric", get_args(Symmetric))):
-            if getattr(self, name) not in known:
-                raise UsageError(f'"{name}" of a similarity is one of {", ".join(known)}; given {getattr(self, name)}.')
+        for name, allowed in (("kind", get_args(Kind)), ("symmetric", get_args(Symmetric))):
+            if getattr(self, name) not in allowed:
+                raise UsageError(
+                    f'"{name}" of a similarity is one of {", ".join(allowed)}; given {getattr(self, name)}.'
+                )
 
 
 class Similarity(nn.Module):
@@ -95,22 +97,26 @@ class Similarity(nn.Module):
         """Return S of every pair ``[n, m]`` of embeddings ``[n, d]`` and ``[m, d]``."""
         return self.pairs(self.first(a), self.second(b))
 
-    def _sum(self, learned: Score, cosine: Score, first: Tensor, second: Tensor) -> Tensor:
+    def _sum(self, learned_score: Score, cosine: Score, first: Tensor, second: Tensor) -> Tensor:
         """Return the sum of the network's and the cosine's scores."""
         e = self._hidden_size
         if not self.cosine:
-            return self._each_way(learned, first, second)
+            return self._each_way(learned_score, first, second)
         with torch.autocast(first.device.type, enabled=False):
-            scaled = self.scale * cosine(first[:, e:].float(), second[:, e:].float()) + self.offset
-        return scaled + self._each_way(learned, first[:, :e], second[:, :e]) if self.learned else scaled
+            scaled_cosine = self.scale * cosine(first[:, e:].float(), second[:, e:].float()) + self.offset
+        return (
+            scaled_cosine + self._each_way(learned_score, first[:, :e], second[:, :e])
+            if self.learned
+            else scaled_cosine
+        )
 
     def _needed(self, halves: tuple[int, int], embeddings: Tensor) -> Tensor:
         """Return what embeddings add to the hidden layer, as the half of its input that comes first here, and their direction."""
         parts = []
         if self.learned:
             weights = self.input.weight.split(self.size, 1)  # type: ignore[no-untyped-call]
-            kept = halves[:1] if self.settings.symmetric == "none" else halves
-            parts = [linear(embeddings, weights[half], None if half else self.input.bias) for half in kept]
+            used_halves = halves[:1] if self.settings.symmetric == "none" else halves
+            parts = [linear(embeddings, weights[half], None if half else self.input.bias) for half in used_halves]
         if self.cosine:
             parts.append(normalize(embeddings.float(), dim=1))
         return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
@@ -120,8 +126,8 @@ class Similarity(nn.Module):
         if self.settings.symmetric == "none":
             return score(first, second)
         h = self.settings.hidden
-        there, back = score(first[:, :h], second[:, :h]), score(first[:, h:], second[:, h:])
-        return torch.maximum(there, back) if self.settings.symmetric == "max" else (there + back) / 2
+        forward, backward = score(first[:, :h], second[:, :h]), score(first[:, h:], second[:, h:])
+        return torch.maximum(forward, backward) if self.settings.symmetric == "max" else (forward + backward) / 2
 
     def _scores(self, u: Tensor, v: Tensor) -> Tensor:
         """Return S ``[n, m]`` of hidden vectors ``[n, h]`` and ``[m, h]`` whose sums are the first hidden layer."""
@@ -139,7 +145,7 @@ class Similarity(nn.Module):
 
     def _of_sums(self, sums: Tensor) -> Tensor:
         """Return S ``[...]`` of the first hidden layer ``[..., h]`` before its activation."""
-        hidden = leaky_relu(sums, SLOPE)
+        activations = leaky_relu(sums, SLOPE)
         if self.middle is not None:
-            hidden = leaky_relu(self.middle(hidden), SLOPE)
-        return self.output(dropout(hidden, self.settings.dropout, self.training))[..., 0]  # type: ignore[no-any-return]
+            activations = leaky_relu(self.middle(activations), SLOPE)
+        return self.output(dropout(activations, self.settings.dropout, self.training))[..., 0]  # type: ignore[no-any-return]

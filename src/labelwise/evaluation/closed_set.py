@@ -1,4 +1,4 @@
-"""The closed protocol: test images of known labels. Accuracy, calibration, and how many images are called unknown."""
+"""The closed-set protocol: accuracy, calibration and rejection on test images of known labels."""
 
 from dataclasses import dataclass
 
@@ -13,27 +13,27 @@ from labelwise.tasks.calibrate import calibration_errors
 class ClosedResult:
     """Figures on test images of known labels."""
 
-    images: int  # how many were tested
-    accuracy: float  # share of images whose best label is the true one, even if they are called unknown
-    balanced_accuracy: float  # the same averaged over labels
+    images: int  # number of test images
+    accuracy: float  # accuracy of the best label, also of images called unknown
+    balanced_accuracy: float  # accuracy averaged over labels
     ece: float  # expected calibration error of the best label's probability
     answer_ece: float  # expected calibration error of yes/no answers over all pairs
     kept: float  # share of images not called unknown
-    kept_accuracy: float  # accuracy among those
-    leaked: float  # share of the images that the classifier was trained or calibrated on; anything but 0 flatters it
+    kept_accuracy: float  # accuracy on those
+    leaked: float  # share of test images seen in training or calibration; should be 0
 
 
 def evaluate_closed(evaluation: Evaluation) -> ClosedResult:
-    """Return the closed-protocol figures of test images that have one label each."""
+    """Return the closed-set figures of test images with one label each."""
     scores, targets = evaluation.labelled()
-    known, best = ~np.asarray(scores.unknown), np.asarray(scores.best)
+    is_known, best = ~np.asarray(scores.unknown), np.asarray(scores.best)
     right = best == targets
     return ClosedResult(
         images=len(scores),
         accuracy=accuracy(best, targets),
         balanced_accuracy=per_class_accuracy(best, targets),
         **calibration_errors(scores, targets),
-        kept=float(known.mean()),
-        kept_accuracy=float(right[known].mean()) if known.any() else 0.0,
+        kept=float(is_known.mean()),
+        kept_accuracy=float(right[is_known].mean()) if is_known.any() else 0.0,
         leaked=evaluation.leaked,
     )

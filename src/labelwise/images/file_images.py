@@ -1,4 +1,4 @@
-"""Images stored as encoded files: on disk, or in memory as given."""
+"""Images in encoded files: on disk or in memory."""
 
 import os
 import time
@@ -26,7 +26,7 @@ from labelwise.images.decode.decoding import (
     open_content,
     reason,
 )  # fmt: skip
-from labelwise.images.decode.fit import fit_image
+from labelwise.images.decode.framing import fit_image
 from labelwise.images.decode.headers import SIDE, Print, fingerprint
 from labelwise.images.decode.videos import Moment
 from labelwise.images.decode.workers import crew
@@ -39,20 +39,20 @@ from labelwise.support.cache import DIGEST_SIZE, DIGESTS, LOOKS, Cache, digest, 
 from labelwise.support.files import memory
 from labelwise.support.processes import parallel_map, threads
 
-FIRST, QUICK = 5, 0.25e-3  # images that are timed, and the seconds for one below which more threads only cost
-MEMORY_SHARE = 0.4  # of this machine's memory, which decoded images may take
-TOGETHER = 256  # images whose fingerprints go to the cache at a time
+FIRST, QUICK = 5, 0.25e-3  # images to time, and the seconds per image below which threads do not pay off
+MEMORY_SHARE = 0.4  # share of the machine's memory for decoded images
+TOGETHER = 256  # images whose fingerprints are written to the cache together
 FORM = f"3 {PIL.__version__}".encode()  # version of fingerprints in the cache
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
-class _Memory:
+class _PixelMemory:
     """Results of earlier reads, by row."""
 
     def __init__(self, count: int, shape: tuple[int, ...], kind: type[np.generic] = np.uint8) -> None:
-        self.values = np.empty((count, *shape), kind)  # memory that is not written to costs nothing
+        self.values = np.empty((count, *shape), kind)  # untouched memory costs nothing
         self.ready = np.zeros(count, np.bool_)
 
     def keep(self, row: int | Array, value: Array) -> None:
@@ -61,65 +61,67 @@ class _Memory:
 
 
 class StoredImages(Selection):
-    """Images in files of some kind, decoded each time they are read, unless ``remember`` was called."""
+    """Images in encoded files, decoded at each read unless ``remember`` was called."""
 
     known_by_stamp: ClassVar[bool] = False  # whether digests are known without reading
 
     def __init__(self, ids: Sequence[str], shape: tuple[int, ...] | None = None, fit: Fit | None = None) -> None:
         super().__init__(object(), range(len(ids)))
         self._every = ids
-        self._shape, self._fit = shape, fit  # their own fit precedes that of the reader
+        self._shape, self._fit = shape, fit  # their own fit overrides the reader's
         self._readable = np.zeros(len(ids), np.bool_)  # by row of all, shared by all selections
-        self._pixels: dict[tuple[tuple[int, ...], Fit], _Memory] = {}  # at one shape and fit; shared by all selections
-        self._prints: list[_Memory] = []  # fingerprints; shared by all selections
+        self._pixels: dict[
+            tuple[tuple[int, ...], Fit], _PixelMemory
+        ] = {}  # at one shape and fit; shared by all selections
+        self._prints: list[_PixelMemory] = []  # fingerprints; shared by all selections
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The requested shape; None if it depends on the reader."""
+        """The requested shape; None if the reader chooses it."""
         return self._shape
 
     @property
     def ids(self) -> Sequence[str]:
-        """The name of each."""
+        """The name of each image."""
         return [self._every[row] for row in self.rows.tolist()]
 
     @abstractmethod
     def contents(self, rows: Sequence[int]) -> "Sequence[Content | Unreadable]":
-        """Return the file of each of some rows of all: its path, its bytes, an open image, or why there is none.
+        """Return the file of each row: its path, its bytes, an open image, or the reason why there is none.
 
         An archive reads each only when it is asked for: all together may not fit in memory.
         """
 
     def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
-        """Keep fingerprints from now on, and what is decoded at this shape where all of it fits in memory."""
+        """Keep fingerprints from now on, and images decoded at this shape if all fit in memory."""
         key, count = (tuple(shape), self._fit or fit), len(self._every)
-        Frame.of(*key)  # raises an error about the shape
+        Frame.of(*key)  # raises an error for an impossible shape
         if fits_in_memory(count, shape) and key not in self._pixels:
             self._pixels.clear()
-            self._pixels[key] = _Memory(count, shape)
+            self._pixels[key] = _PixelMemory(count, shape)
         if not self._prints:
-            self._prints.append(_Memory(count, (SIDE * SIDE,), np.float32))
+            self._prints.append(_PixelMemory(count, (SIDE * SIDE,), np.float32))
 
     def known_readable(self) -> Array:
         """Return which images were read before ``[n]`` (bool)."""
         return np.asarray(self._readable[self.rows])
 
     def note_readable(self, rows: Rows) -> None:
-        """Note that these rows can be read."""
+        """Mark these rows as readable."""
         self._readable[self.rows[positions(rows)]] = True
 
     def read(self, rows: Rows, shape: tuple[int, ...], fit: Fit = "crop") -> list[Array | Unreadable]:
-        """Return images of a shape; many are decoded by several threads."""
+        """Return images of a shape, decoded by several threads if there are many."""
         at, fit = self.rows[positions(rows)].tolist(), self._fit or fit
-        known = self._pixels.get((tuple(shape), fit))
-        missing = list(dict.fromkeys(row for row in at if known is None or not known.ready[row]))
+        memory = self._pixels.get((tuple(shape), fit))
+        missing = list(dict.fromkeys(row for row in at if memory is None or not memory.ready[row]))
         fresh = dict(
             zip(missing, self.decode_rows(missing, Frame.of(shape, fit), decode) if missing else (), strict=True)
         )
         for row, image in fresh.items():
             if not isinstance(image, Unreadable):
-                self._note(row, image, known)
-        return [fresh[row] if row in fresh or known is None else known.values[row] for row in at]
+                self._remember(row, image, memory)
+        return [fresh[row] if row in fresh or memory is None else memory.values[row] for row in at]
 
     def fingerprints(self) -> tuple[Array, dict[int, str]]:
         """Return the fingerprints ``[n, a]``, zeros if there is none, and why rows cannot be read.
@@ -139,7 +141,7 @@ class StoredImages(Selection):
         return prints, faults
 
     def _new_fingerprints(self) -> tuple[Array, dict[int, str]]:
-        """Return what ``fingerprints`` does, of the cache or of the files."""
+        """Return fingerprints from the cache or from the files."""
         prints, faults = np.zeros((len(self), SIDE * SIDE), np.float32), dict[int, str]()
         keys = [digest(FORM, each) for each in self.digests()] if self.known_by_stamp and is_on() else []
         cached = Cache().read_rows(LOOKS, keys, SIDE * SIDE)
@@ -149,29 +151,29 @@ class StoredImages(Selection):
         missing = [i for i in range(len(self)) if not keys or keys[i] not in cached]
         for start in range(0, len(missing), TOGETHER):
             some, fresh = missing[start : start + TOGETHER], dict[bytes, bytes]()
-            for i, one in zip(some, self._fingerprints_of(self.rows[some].tolist()), strict=True):
-                if isinstance(one, Unreadable):
-                    faults[i] = one.reason
+            for i, result in zip(some, self._fingerprints_of(self.rows[some].tolist()), strict=True):
+                if isinstance(result, Unreadable):
+                    faults[i] = result.reason
                     continue
-                prints[i] = one
-                fresh |= {keys[i]: one.tobytes()} if keys else {}
+                prints[i] = result
+                fresh |= {keys[i]: result.tobytes()} if keys else {}
             Cache().write(LOOKS, fresh)
         return prints, faults
 
     def _fingerprints_of(self, rows: list[int]) -> list[Print | Unreadable]:
-        """Return the fingerprints of some rows of all, which are decoded; their pixels are remembered where that was asked for."""
-        (shape, fit), known = next(iter(self._pixels.items()), ((FINGERPRINTED.shape, FINGERPRINTED.fit), None))
+        """Return the fingerprints of some rows by decoding them; pixels are remembered if requested."""
+        (shape, fit), memory = next(iter(self._pixels.items()), ((FINGERPRINTED.shape, FINGERPRINTED.fit), None))
         results: list[Print | Unreadable] = []
-        for row, one in zip(rows, self.decode_rows(rows, Frame.of(shape, fit), decode_both), strict=True):
-            if not isinstance(one, Unreadable):
-                self._note(row, one[0], known)
-            results.append(one if isinstance(one, Unreadable) else one[1])
+        for row, decoded in zip(rows, self.decode_rows(rows, Frame.of(shape, fit), decode_both), strict=True):
+            if not isinstance(decoded, Unreadable):
+                self._remember(row, decoded[0], memory)
+            results.append(decoded if isinstance(decoded, Unreadable) else decoded[1])
         return results
 
     def decode_rows(
         self, rows: Sequence[int], frame: Frame, decode: Callable[[Content, Frame], T]
     ) -> list[T | Unreadable]:
-        """Return what ``decode`` makes of some rows of all; the digests of contents in memory are known from then on.
+        """Decode some rows; the digests of contents in memory are computed on the way.
 
         Several threads decode, unless images are so small that one is faster.
         """
@@ -188,23 +190,25 @@ class StoredImages(Selection):
 
         with QUIET:
             first = [_time(attempt, place) for place in range(len(rows))[:FIRST]]
-            rest = range(len(rows))[FIRST:]
-            alone = threads() == 1 or not rest or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
-            done = [attempt(place) for place in rest] if alone else parallel_map(attempt, rest)
-            return [image for image, _ in first] + done
+            later_rows = range(len(rows))[FIRST:]
+            is_sequential = (
+                threads() == 1 or not later_rows or sorted(seconds for _, seconds in first)[len(first) // 2] < QUICK
+            )
+            decoded = [attempt(place) for place in later_rows] if is_sequential else parallel_map(attempt, later_rows)
+            return [image for image, _ in first] + decoded
 
-    def _note(self, row: int, image: Array, known: _Memory | None) -> None:
-        """Note that a row can be read, and remember what was decoded where that was asked for."""
+    def _remember(self, row: int, image: Array, memory: _PixelMemory | None) -> None:
+        """Mark a row as readable, and remember its pixels if requested."""
         self._readable[row] = True
-        if known is not None:
-            known.keep(row, image)
+        if memory is not None:
+            memory.keep(row, image)
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
-        return [content_digest(each) for each in self.contents(rows)]
+        return [content_digest(digest_of_file) for digest_of_file in self.contents(rows)]
 
 
 class FileImages(StoredImages):
-    """Image files on disk, and parts of them (``decode.crops``)."""
+    """Image files on disk, and crops of them (``decode.crops``)."""
 
     known_by_stamp = True
 
@@ -214,36 +218,36 @@ class FileImages(StoredImages):
         super().__init__([str(path) for path in paths], shape, fit)
 
     def contents(self, rows: Sequence[int]) -> list[Content]:
-        """Return the path of each, or the crop that it names."""
+        """Return the path of each image, or the address of its crop."""
         return [parse_crop(self._every[row]) or self._every[row] for row in rows]
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
         contents = self.contents(rows)
-        whole = self._file_digests([file_of(self._every[row]) for row in rows])
+        file_digests = self._file_digests([file_of(self._every[row]) for row in rows])
         return [
-            crop_digest(each, content) if isinstance(content, Crop) else each
-            for each, content in zip(whole, contents, strict=True)
+            crop_digest(digest_of_file, content) if isinstance(content, Crop) else digest_of_file
+            for digest_of_file, content in zip(file_digests, contents, strict=True)
         ]
 
     @staticmethod
     def _file_digests(paths: list[str]) -> list[bytes]:
         stamps = [file_stamp(path) for path in paths]
-        known = Cache().read(DIGESTS, [stamp for stamp in stamps if stamp], DIGEST_SIZE)
-        missing = list(dict.fromkeys(path for path, stamp in zip(paths, stamps, strict=True) if stamp not in known))
+        cached = Cache().read(DIGESTS, [stamp for stamp in stamps if stamp], DIGEST_SIZE)
+        missing = list(dict.fromkeys(path for path, stamp in zip(paths, stamps, strict=True) if stamp not in cached))
         fresh = dict(zip(missing, parallel_map(content_digest, missing), strict=True))
-        digests = [known.get(stamp) or fresh[path] for path, stamp in zip(paths, stamps, strict=True)]
+        digests = [cached.get(stamp) or fresh[path] for path, stamp in zip(paths, stamps, strict=True)]
         Cache().write(DIGESTS, {s: d for s, d, path in zip(stamps, digests, paths, strict=True) if s and path in fresh})
         return digests
 
 
 def part_of(content: bytes | Unreadable, address: str) -> Content | Unreadable:
-    """Return the part of an image that its address names."""
+    """Return the crop of an image that its address names."""
     crop = parse_crop(address)
     return Crop(content, crop.box) if crop and isinstance(content, bytes) else content
 
 
 def decode(file: Content, frame: Frame) -> Array:
-    """Return the bytes ``[c, h, w]`` of an image file, its content or an open image, or raise ``UnreadableError`` and nothing else.
+    """Decode an image file, its content or an open image to bytes ``[c, h, w]``, or raise ``UnreadableError``.
 
     It is resized to cover the frame and its centre is kept, unless the frame says to stretch it. EXIF orientation is applied;
     transparent parts are white; of an animation the first frame is taken; 16-bit grey is scaled to bytes, and so are 32-bit values.
@@ -290,7 +294,7 @@ def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
 
 
 def _time(work: Callable[[T], U], item: T) -> tuple[U, float]:
-    """Return what work makes of an item, and the seconds that it took."""
+    """Return the result of ``work`` on an item, and its seconds."""
     begin = time.perf_counter()
     return work(item), time.perf_counter() - begin
 

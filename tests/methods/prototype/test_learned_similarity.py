@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, leaky_relu
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labelwise.methods.prototype import similarity
-from labelwise.methods.prototype.similarity import Similarity, SimilaritySettings
+from labelwise.methods.prototype import learned_similarity as similarity
+from labelwise.methods.prototype.learned_similarity import Similarity, SimilaritySettings
 from labelwise.support.errors import UsageError
 
 WAYS: tuple[Literal["none", "max", "mean"], ...] = ("none", "max", "mean")

@@ -12,8 +12,8 @@ from labelwise.core.saved_parts import pack, unpack
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.fit import fit_discriminant
 from labelwise.methods.words.head import WordsHead
-from labelwise.methods.words.joined import WordsAndImagesFit, choose_shares, shares_of_names, spread
 from labelwise.methods.words.vocabulary import Vocabulary
+from labelwise.methods.words.words_and_images import WordsAndImagesFit, choose_shares, shares_of_names, spread_scores
 from labelwise.support.errors import UsageError
 from tests.methods.words.samples import Reader, colours, pictures, read_colours
 
@@ -105,17 +105,19 @@ def test_of_one_example_a_label_names_that_say_more_weigh_more() -> None:
 @pytest.mark.parametrize("examples", [2, 8])
 def test_more_images_leave_less_to_words(monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
     fit, (_, targets) = joined(monkeypatch, examples, 8.0), sample(examples, 1.0)
-    left = fit.fitted.leave_one_out("copies")
-    a, c = choose_shares(left.scores, fit.said, targets, 1.0)
+    left = fit.image_fit.leave_one_out("copies")
+    a, c = choose_shares(left.scores, fit.word_scores, targets, 1.0)
     assert fit.head.shares == pytest.approx([a, c * examples / (examples + 1)], rel=1e-4)
 
 
 def test_left_out_scores_are_those_of_a_fit_without_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = joined(monkeypatch, 5, 8.0)
     left, (a, c) = fit.leave_one_out(), fit.head.shares
-    alone = fit.fitted.leave_one_out()
+    alone = fit.image_fit.leave_one_out()
     features, _ = sample(5, 1.0)
-    said = fit.head.words.score(spread(fit.head.embed(features), fit.head.size, rooted=True), fit.head.words.rows)
+    said = fit.head.words.score(
+        spread_scores(fit.head.embed(features), fit.head.size, rooted=True), fit.head.words.rows
+    )
     assert np.allclose(left.scores, a * alone.scores + c * said, atol=1e-4)
 
 
@@ -125,7 +127,7 @@ def test_features_of_the_usual_size_come_back(rooted: bool) -> None:
     features = features / abs(features).sum(1, keepdims=True) * 7
     embedding = np.sign(features) * np.sqrt(abs(features)) if rooted else features
     embedding = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
-    assert np.allclose(spread(embedding, 7.0, rooted=rooted), features, atol=1e-4)
+    assert np.allclose(spread_scores(embedding, 7.0, rooted=rooted), features, atol=1e-4)
 
 
 def test_it_is_saved_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from labelwise.images.dataset import PER_IMAGE, SPLITS, Dataset, Split
 from labelwise.images.describe.labels import Labels
 from labelwise.images.split.divide import pool, resplit
-from labelwise.images.split.files import apply_split, write_split
+from labelwise.images.split.split_files import apply_split, write_split
 from labelwise.support.errors import DataError, UsageError
 from tests.pixels_of import px
 

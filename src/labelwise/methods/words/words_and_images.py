@@ -77,35 +77,37 @@ class WordsAndImagesHead:
 
     def embed_labels(self, labels: Labels) -> Array:
         """Return label embeddings: first those of the closed form, 0 for a label without images, then those of words."""
-        trained = self.images.embed_labels(self.images.labels)
+        trained_rows = self.images.embed_labels(self.images.labels)
         places = {name: row for row, name in enumerate(self.images.labels.names)}
-        shown = [trained[places[name]] if name in places else np.zeros_like(trained[0]) for name in labels.names]
-        return np.concatenate([np.stack(shown), self.words.embed_labels(labels)], 1)
+        image_rows = [
+            trained_rows[places[name]] if name in places else np.zeros_like(trained_rows[0]) for name in labels.names
+        ]
+        return np.concatenate([np.stack(image_rows), self.words.embed_labels(labels)], 1)
 
     def label_from_both(self, embeddings: Array, description: Labels) -> Array:
         """Return the label embedding ``[e]`` of examples ``[n, d]`` and the description of one label."""
-        (shown,) = self.images.labels_from_examples(embeddings, np.zeros(len(embeddings), np.int64))
-        return np.concatenate([shown, self.words.embed_labels(description)[0]])
+        (image_row,) = self.images.labels_from_examples(embeddings, np.zeros(len(embeddings), np.int64))
+        return np.concatenate([image_row, self.words.embed_labels(description)[0]])
 
-    def learn_more(self, label: Array, relearnt: Array, more: Array) -> Array:
+    def learn_more(self, label: Array, relearnt: Array, new_examples: Array) -> Array:
         """Return the embedding ``[e]`` of a fitted label after more examples ``[n, d]``: the closed form's part learns more."""
-        (before, _), (images, words) = (self._divided(each[None]) for each in (label, relearnt))
-        return np.concatenate([self.images.learn_more(before[0], images[0], more), words[0]])
+        (before, _), (images, words) = (self._split(row[None]) for row in (label, relearnt))
+        return np.concatenate([self.images.learn_more(before[0], images[0], new_examples), words[0]])
 
     def score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the score of every pair ``[n, k]``."""
-        images, words = self._divided(label_embeddings)
+        images, words = self._split(label_embeddings)
         a, c = self.shares
-        return np.asarray(a * self.images.score(embeddings, images) + c * self.said(embeddings, words))
+        return np.asarray(a * self.images.score(embeddings, images) + c * self.word_scores(embeddings, words))
 
-    def said(self, embeddings: Array, words: Array) -> Array:
+    def word_scores(self, embeddings: Array, words: Array) -> Array:
         """Return the word score of every pair ``[n, k]``, from embeddings of images and of words."""
-        features = spread(embeddings, self.size, rooted=self.images.rooted)
+        features = spread_scores(embeddings, self.size, rooted=self.images.rooted)
         return self.words.score(self.words.embed(features), words)
 
     def outlier_score(self, embeddings: Array, label_embeddings: Array) -> Array:
         """Return the squared distance ``[n]`` of images to the nearest mean of a label, in standard deviations."""
-        return self.images.outlier_score(embeddings, self._divided(label_embeddings)[0])
+        return self.images.outlier_score(embeddings, self._split(label_embeddings)[0])
 
     def labels_from_examples(self, embeddings: Array, groups: Array) -> Array:
         """Return label embeddings of example images, each with the score of an average word."""
@@ -120,12 +122,12 @@ class WordsAndImagesHead:
         """Return whitened embeddings: the covariance inside labels is the identity."""
         return self.images.whitened(embeddings)
 
-    def _divided(self, label_embeddings: Array) -> tuple[Array, Array]:
+    def _split(self, label_embeddings: Array) -> tuple[Array, Array]:
         end = label_embeddings.shape[1] - self.width - 1
         return label_embeddings[:, :end], label_embeddings[:, end:]
 
 
-def spread(embeddings: Array, size: float, *, rooted: bool) -> Array:
+def spread_scores(embeddings: Array, size: float, *, rooted: bool) -> Array:
     """Return features of the usual length ``[n, d]`` from embeddings of unit length."""
     features = np.sign(embeddings) * embeddings**2 if rooted else embeddings
     return np.asarray(features * (size / np.maximum(abs(features).sum(1, keepdims=True), 1e-12)), embeddings.dtype)
@@ -136,75 +138,77 @@ class WordsAndImagesFit:
     """A fitted head, and the leave-one-out scores of its training images."""
 
     head: WordsAndImagesHead
-    fitted: DiscriminantFit
-    said: Array  # what words say of the training images [n, k]
+    image_fit: DiscriminantFit
+    word_scores: Array  # what words say of the training images [n, k]
 
     @classmethod
-    def of(cls, fitted: DiscriminantFit, words: WordsHead, features: Array, targets: Array, usual: float) -> Self:
+    def of(cls, image_fit: DiscriminantFit, words: WordsHead, features: Array, targets: Array, usual: float) -> Self:
         """Return the fit of a closed form and of words.
 
         Args:
-            fitted: the closed form.
+            image_fit: the closed form.
             words: of the same labels.
             features: of training images ``[n, d]``.
             targets: the label of each ``[n]``.
             usual: the weight of words by how near they are to those that the encoder knows.
         """
         size = float(np.abs(features).sum(1).mean())
-        head = WordsAndImagesHead(images=fitted.head, words=words, shares=np.ones(2, np.float32), size=size)
-        said = head.said(head.embed(features), words.rows)
-        left = fitted.leave_one_out("copies")
-        rows = left.rows[left.usable]
+        head = WordsAndImagesHead(images=image_fit.head, words=words, shares=np.ones(2, np.float32), size=size)
+        word_scores = head.word_scores(head.embed(features), words.rows)
+        estimate = image_fit.leave_one_out("copies")
+        rows = estimate.rows[estimate.usable]
         if len(rows) < 2:
-            shares = shares_of_names(said, targets, usual)
+            shares = shares_of_names(word_scores, targets, usual)
         else:
-            shares = choose_shares(left.scores[left.usable], said[rows], targets[rows], usual)
-            sample = fitted.sample
-            others, all_of_label = sample.other_counts[rows].mean(), sample.counts[targets[rows]].mean()
-            shares[1] *= (others + 1) / (all_of_label + 1)
-        return cls(head=replace(head, shares=shares.astype(np.float32)), fitted=fitted, said=said)
+            shares = choose_shares(estimate.scores[estimate.usable], word_scores[rows], targets[rows], usual)
+            sample = image_fit.sample
+            other_count, all_of_label = sample.other_counts[rows].mean(), sample.counts[targets[rows]].mean()
+            shares[1] *= (other_count + 1) / (all_of_label + 1)
+        return cls(head=replace(head, shares=shares.astype(np.float32)), image_fit=image_fit, word_scores=word_scores)
 
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
         """Return the leave-one-out scores of training images; word scores never use them."""
-        left = self.fitted.leave_one_out(also)
-        (a, c), said = self.head.shares, self.said[left.rows]
-        own = said[np.arange(len(left.rows)), self.fitted.sample.targets[left.rows]]
-        return replace(left, scores=a * left.scores + c * said, own_scores=a * left.own_scores + c * own)
+        estimate = self.image_fit.leave_one_out(also)
+        (a, c), word_scores = self.head.shares, self.word_scores[estimate.rows]
+        own = word_scores[np.arange(len(estimate.rows)), self.image_fit.sample.targets[estimate.rows]]
+        return replace(
+            estimate, scores=a * estimate.scores + c * word_scores, own_scores=a * estimate.own_scores + c * own
+        )
 
     def pair_cosines(self, pairs: Array) -> Array | None:
         """Return the cosines ``[p]`` of pairs ``[p, 2]`` of whitened training images, both left out."""
-        return self.fitted.pair_cosines(pairs)
+        return self.image_fit.pair_cosines(pairs)
 
 
-def choose_shares(shown: Array, said: Array, targets: Array, usual: float) -> Array:
+def choose_shares(image_scores: Array, word_scores: Array, targets: Array, usual: float) -> Array:
     """Return the weights ``[2]`` of image scores and word scores ``[n, k]``: the likeliest, that of words shrunk by its evidence."""
-    shares, loss = _likeliest(shown, said, targets, usual)
-    gain = _likeliest(shown, 0 * said, targets, usual)[1] - loss
+    shares, loss = _likeliest(image_scores, word_scores, targets, usual)
+    gain = _likeliest(image_scores, 0 * word_scores, targets, usual)[1] - loss
     return shares * (1, max(0.0, 1 - 0.5 / gain) if gain > 0 else 0.0)
 
 
-def shares_of_names(said: Array, targets: Array, usual: float) -> Array:
+def shares_of_names(word_scores: Array, targets: Array, usual: float) -> Array:
     """Return the weights ``[2]`` where each label has one image, so that none can be left out.
 
     The share of the label entropy that names explain is taken for 1 / (1 + v).
     """
-    (_, c), loss = _likeliest(0 * said, said, targets, usual)
-    explained = float(np.clip(1 - loss / (len(targets) * np.log(max(2, said.shape[1]))), 0, 1))
+    (_, c), loss = _likeliest(0 * word_scores, word_scores, targets, usual)
+    explained = float(np.clip(1 - loss / (len(targets) * np.log(max(2, word_scores.shape[1]))), 0, 1))
     return np.array([2 * (1 - explained), c]) / (2 - explained)
 
 
-def _likeliest(shown: Array, said: Array, targets: Array, usual: float) -> tuple[Array, float]:
+def _likeliest(image_scores: Array, word_scores: Array, targets: Array, usual: float) -> tuple[Array, float]:
     """Return the maximum-likelihood weights ``[2]``, drawn towards 1 and the usual one, and the log loss in nats."""
-    start, here = np.log([1.0, usual]), np.arange(len(targets))
+    start, rows = np.log([1.0, usual]), np.arange(len(targets))
 
     def loss(logs: Array) -> float:
         a, c = np.exp(logs)
-        scores = a * shown.astype(np.float64) + c * said.astype(np.float64)
+        scores = a * image_scores.astype(np.float64) + c * word_scores.astype(np.float64)
         most = scores.max(1, keepdims=True, initial=-np.inf)
-        likely = scores[here, targets] - most[:, 0] - np.log(np.exp(scores - most).sum(1))
+        likely = scores[rows, targets] - most[:, 0] - np.log(np.exp(scores - most).sum(1))
         return float(-likely.sum())
 
     from scipy.optimize import minimize  # takes longer to import than a fit without words takes
 
-    found = minimize(lambda logs: loss(logs) + 0.5 * ((logs - start) ** 2).sum(), start, method="Nelder-Mead").x
-    return np.exp(found), loss(found)
+    optimum = minimize(lambda logs: loss(logs) + 0.5 * ((logs - start) ** 2).sum(), start, method="Nelder-Mead").x
+    return np.exp(optimum), loss(optimum)

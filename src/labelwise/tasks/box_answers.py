@@ -68,39 +68,39 @@ def join(records: Mapping[str, Record], answers: Answers, decide: Decide) -> lis
         if record.group:
             events.setdefault(record.group, []).append((address, record))
     every = [
-        _joined("video" if is_video(name) else "image", name, own, answers, decide) for name, own in images.items()
+        _join_group("video" if is_video(name) else "image", name, own, answers, decide) for name, own in images.items()
     ]
-    every += [_joined("event", name, own, answers, decide) for name, own in events.items()]
-    return [one for one in every if one is not None]
+    every += [_join_group("event", name, own, answers, decide) for name, own in events.items()]
+    return [answer for answer in every if answer is not None]
 
 
-def _joined(level: Level, name: str, members: Sequence[Member], answers: Answers, decide: Decide) -> Joined | None:
+def _join_group(level: Level, name: str, members: Sequence[Member], answers: Answers, decide: Decide) -> Joined | None:
     """Return the answer to some boxes; None if none of them could be read."""
     boxes = [(address, record) for address, record in members if record.box is not None]
-    seen = [(*answers[address], _weight(record)) for address, record in boxes if address in answers]
+    box_answers = [(*answers[address], _weight(record)) for address, record in boxes if address in answers]
     others = [record for _, record in boxes if record.detected]
-    words = [*(label for label, _, _ in seen), *(record.detected for record in others)]
-    about = {"level": level, "name": name, "boxes": len(boxes), "counts": tuple(Counter(words).most_common())}
-    if seen:
-        return Joined(**about, **_best(seen, decide))  # type: ignore[arg-type]
+    words = [*(label for label, _, _ in box_answers), *(record.detected for record in others)]
+    summary = {"level": level, "name": name, "boxes": len(boxes), "counts": tuple(Counter(words).most_common())}
+    if box_answers:
+        return Joined(**summary, **_best(box_answers, decide))  # type: ignore[arg-type]
     if others:
         surest = max(others, key=_weight)
-        return Joined(**about, label=surest.detected, probability=surest.confidence)  # type: ignore[arg-type]
-    whole = [answers[address] for address, _ in members if address in answers]
-    if whole:
-        about["counts"] = tuple(Counter(label for label, _ in whole).most_common())
-        return Joined(**about, **_best([(*one, 1.0) for one in whole], decide))  # type: ignore[arg-type]
-    return None if boxes else Joined(**about, label=EMPTY, probability=None)  # type: ignore[arg-type]
+        return Joined(**summary, label=surest.detected, probability=surest.confidence)  # type: ignore[arg-type]
+    image_answers = [answers[address] for address, _ in members if address in answers]
+    if image_answers:
+        summary["counts"] = tuple(Counter(label for label, _ in image_answers).most_common())
+        return Joined(**summary, **_best([(*answer, 1.0) for answer in image_answers], decide))  # type: ignore[arg-type]
+    return None if boxes else Joined(**summary, label=EMPTY, probability=None)  # type: ignore[arg-type]
 
 
-def _best(seen: Sequence[tuple[str, Array, float]], decide: Decide) -> dict[str, Any]:
-    known = [(values, weight) for label, values, weight in seen if label != UNKNOWN]
-    unknown = sum(weight for label, _, weight in seen if label == UNKNOWN)
-    used = known or [(values, weight) for _, values, weight in seen]
-    mean = np.average([values for values, _ in used], axis=0, weights=[weight for _, weight in used])
+def _best(answers: Sequence[tuple[str, Array, float]], decide: Decide) -> dict[str, Any]:
+    known_answers = [(values, weight) for label, values, weight in answers if label != UNKNOWN]
+    unknown = sum(weight for label, _, weight in answers if label == UNKNOWN)
+    relevant = known_answers or [(values, weight) for _, values, weight in answers]
+    mean = np.average([values for values, _ in relevant], axis=0, weights=[weight for _, weight in relevant])
     label, probability = decide(mean)
     return {
-        "label": UNKNOWN if unknown > sum(weight for _, weight in known) else label,
+        "label": UNKNOWN if unknown > sum(weight for _, weight in known_answers) else label,
         "probability": probability,
     }
 

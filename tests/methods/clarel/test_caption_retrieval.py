@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from labelwise.methods.clarel.retrieval import distances, retrieval_loss
+from labelwise.methods.clarel.caption_retrieval import distances, retrieval_loss
 
 
 def embeddings(*shape: int, seed: int = 0) -> Tensor:

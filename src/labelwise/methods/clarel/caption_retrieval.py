@@ -12,8 +12,8 @@ def distances(a: Tensor, b: Tensor) -> Tensor:
     """
     x, y = a.double(), b.double()
     squares = x.square().sum(1)[:, None] + y.square().sum(1) - 2 * (x @ y.T)
-    apart = squares > 0
-    roots = torch.where(apart, squares, 1.0).sqrt() * apart
+    distinct = squares > 0
+    roots = torch.where(distinct, squares, 1.0).sqrt() * distinct
     return roots.to(torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32))
 
 

@@ -19,7 +19,7 @@ from labelwise.support.errors import DataError, UsageError
 def arrays(
     images: Any, targets: Any, *, names: Sequence[str] | None = None, shares: Shares | None = None, seed: int = 0
 ) -> Dataset:
-    """Return a data set of arrays in memory, numpy or torch.
+    """Make a data set from arrays in memory, NumPy or torch.
 
     Args:
         images: bytes (or floats in [0, 1]) ``[n, h, w, c]``, ``[n, c, h, w]`` or ``[n, h, w]``, or features ``[n, a]``
@@ -58,7 +58,7 @@ def _shapes(arrays: Iterable[Array]) -> list[list[int]]:
 
 
 def array_images(array: npt.ArrayLike) -> Images:
-    """Return images ``[n, ...]`` or features ``[n, a]`` as images."""
+    """Convert images ``[n, ...]`` or features ``[n, a]`` to ``Images``."""
     ndim, dtype = getattr(array, "ndim", None), getattr(array, "dtype", None)
     if ndim == 2:
         values = np.asarray(array)

@@ -1,4 +1,4 @@
-"""Bring an opened image, or a part of it, to the size of a model: orientation, crop, scale, modes."""
+"""Bring an opened image or crop to the size of a model: orientation, crop, scale, modes."""
 
 from dataclasses import dataclass, replace
 from math import ceil, floor
@@ -12,7 +12,7 @@ from labelwise.images.decode.crops import Box, window
 from labelwise.images.decode.headers import SHAPE, UnreadableError
 from labelwise.support.errors import UsageError
 
-if TYPE_CHECKING:  # a process that only decodes does without torch
+if TYPE_CHECKING:  # decoding processes do without torch
     from labelwise.images.view import Fit
 
 MAX_PIXELS = 100_000_000
@@ -25,19 +25,19 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_LYING = [turn for orientation, turn in _TURNS.items() if orientation > 4]  # which swap width and height
+_LYING = [turn for orientation, turn in _TURNS.items() if orientation > 4]  # these swap width and height
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The shape that an image is resized to, and how (see ``View``)."""
+    """The target shape of an image, and how to resize it (see ``View``)."""
 
     height: int
     width: int
     channels: int
     max_pixels: int = MAX_PIXELS
     fit: "Fit" = "crop"
-    box: Box | None = None  # the part of the image to take; None is all of it
+    box: Box | None = None  # the crop; None: the whole image
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -47,27 +47,27 @@ class Frame:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], fit: "Fit" = "crop") -> Self:
-        """Return the frame of a shape ``(c, h, w)``, or raise an error that says what is wrong with it."""
+        """Return the frame of a shape ``(c, h, w)``, or raise an error for an invalid shape."""
         return cls(shape[1], shape[2], shape[0], fit=fit)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The shape of the bytes that come back."""
+        """The shape of the result."""
         return self.channels, self.height, self.width
 
     @property
     def fingerprinted(self) -> "Frame":
-        """How the fingerprint of the same part is read."""
+        """The frame for the fingerprint of the same crop."""
         return replace(FINGERPRINTED, box=self.box)
 
 
-FINGERPRINTED = Frame.of(SHAPE)  # how images are read for fingerprints
-# Of an image that was decoded at a fraction of its size: its true width and height, and one true pixel, in pixels of the fraction.
+FINGERPRINTED = Frame.of(SHAPE)  # the frame of fingerprints
+# For an image decoded at reduced size: true width and height, and the size of a true pixel in reduced pixels.
 Extent = tuple[float, float, float]
 
 
 def fit_image(image: Image.Image, frame: Frame, extent: Extent | None = None) -> npt.NDArray[np.uint8]:
-    """Return an image of any mode as bytes ``[c, h, w]``: resized to cover the frame and cropped to its centre, or stretched to it.
+    """Convert an image of any mode to bytes ``[c, h, w]``: resized to cover the frame and centre-cropped, or stretched.
 
     EXIF orientation is applied first, so that a turned image gives what it gives upright.
     """
@@ -76,12 +76,12 @@ def fit_image(image: Image.Image, frame: Frame, extent: Extent | None = None) ->
     image.load()
     try:
         turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # a damaged EXIF block says nothing about the pixels
+    except Exception:  # a damaged EXIF block does not affect the pixels
         turn = None
     full = extent[:2] if extent else image.size
     if turn is not None:
         kind, image = image.format, image.transpose(turn)
-        image.format = kind  # which holds the depth of its values
+        image.format = kind  # this records the depth of its values
         full = full[::-1] if turn in _LYING else full
     crop, box = frame.fit.startswith("crop"), (0.0, 0.0, *full)
     if frame.box is not None:
@@ -101,7 +101,7 @@ def fit_image(image: Image.Image, frame: Frame, extent: Extent | None = None) ->
 def _cut_out(
     image: Image.Image, box: tuple[float, float, float, float]
 ) -> tuple[Image.Image, tuple[float, float, float, float]]:
-    """Return the pixels that a box touches, and the box in them: a kernel must not reach for pixels outside."""
+    """Return the pixels that a box touches, and the box among them, so the kernel uses no pixels outside."""
     left, top, right, bottom = floor(box[0]), floor(box[1]), ceil(box[2]), ceil(box[3])
     part = image.crop((left, top, right, bottom))
     part.format = image.format
@@ -111,8 +111,8 @@ def _cut_out(
 def _resize(
     image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float], *, bicubic: bool
 ) -> Image.Image:
-    """Return the part of an image inside the box, resized, as 8-bit grey or colour."""
-    kernel = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR  # antialiased in Pillow
+    """Return a box of an image, resized, as 8-bit grey or colour."""
+    kernel = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR  # Pillow antialiases
     if image.mode[0] in "IF":
         deep = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG")
         wide = image if image.mode in ("I", "F") else image.convert("I")
@@ -131,7 +131,7 @@ def _resize(
 
 
 def _range(image: Image.Image) -> tuple[float, float]:
-    """Return the values of a 32-bit image that become 0 and 255."""
+    """Return the values of a 32-bit image that map to 0 and 255."""
     low, high = (float(value) for value in image.getextrema())  # type: ignore[arg-type]
     if low < 0 or high > 255:
         return low, max(high, low + 1)

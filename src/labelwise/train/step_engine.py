@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from labelwise.train.stages import Stage
-from labelwise.train.step import FEW, RecordedStep, Step
+from labelwise.train.step import FEW, RecordedStep, TrainingStep
 
 LONG = 200  # seconds of recorded steps from which on compiling, which takes half a minute, pays by a fifth of them
 
 
-class Engine:
+class StepEngine:
     """Chooses how the steps of each stage are taken (``wanted``: ``Run.engine``), and says afterwards how they were."""
 
     def __init__(self, wanted: str, device: torch.device, *, processes: int) -> None:
@@ -20,7 +20,7 @@ class Engine:
         self.words: dict[str, str] = {}  # how a GPU took the steps of each stage, by its name
         self.failed = False  # whether a step could not be recorded
 
-    def prepare(self, step: Step, left: int, model: nn.Module) -> Step | RecordedStep:
+    def prepare(self, step: TrainingStep, left: int, model: nn.Module) -> TrainingStep | RecordedStep:
         """Return the step as the engine takes it, of a stage with this many steps left."""
         stage = step.stage
         if self.device.type != "cuda" or self.wanted == "eager":
@@ -35,17 +35,17 @@ class Engine:
         for reason in (reason for reason, holds in reasons.items() if holds):
             self.words[stage.name] = f"eager: {reason}"
             return step
-        recorded = RecordedStep(step)
+        recorded_step = RecordedStep(step)
         if self.wanted == "compiled":
-            recorded.compile(model)
-        return recorded
+            recorded_step.compile(model)
+        return recorded_step
 
-    def consider_compiling(self, step: Step | RecordedStep, left: float, model: nn.Module) -> None:
+    def consider_compiling(self, step: TrainingStep | RecordedStep, left: float, model: nn.Module) -> None:
         """Compile the image encoder if the rest of the stage, in seconds, is long enough."""
         if self.wanted == "auto" and isinstance(step, RecordedStep) and left > LONG:
             step.compile(model)
 
-    def note(self, stage: Stage, step: Step | RecordedStep) -> None:
+    def record(self, stage: Stage, step: TrainingStep | RecordedStep) -> None:
         """Note how the steps of a finished stage were taken."""
         if isinstance(step, RecordedStep):
             self.words[stage.name], self.failed = step.words, step.failed

@@ -54,7 +54,7 @@ def table(  # noqa: PLR0913 - what a source may be told
     group: Grouping | None = None,
     next_frame: Frame | None = None,
 ) -> Dataset:
-    """Return the images or the features that a table lists, a CSV file or (with pyarrow) a Parquet file.
+    """Load the images or features listed in a CSV or Parquet file.
 
     What the columns mean is said at the top of this file. What another file next to it says about the labels is read,
     too, see ``data.knowledge``. ``size``, ``seed``, ``strict`` and ``group`` are as for ``folder``, but that a column ``group``
@@ -75,7 +75,7 @@ def table(  # noqa: PLR0913 - what a source may be told
 
 
 def read_table(file: Path, *, errors: str = "strict") -> Columns:
-    """Return the cells of a table, which has rows; ``errors`` says what becomes of bytes that are no UTF-8."""
+    """Read the nonempty cells of a table; ``errors`` handles bytes that are not UTF-8."""
     columns = read_parquet(file) if file.suffix.lower() in PARQUET_SUFFIXES else read_csv(file, errors=errors)
     if not len(columns):
         raise DataError(f'"{file}" has no rows below its header. Add one for each image.')
@@ -83,16 +83,16 @@ def read_table(file: Path, *, errors: str = "strict") -> Columns:
 
 
 def table_rows(columns: Columns) -> Rows:
-    """Return the cells of a table about each image."""
+    """Return the columns that describe images."""
     column = next((name for name in ("label", "labels") if name in columns.cells), None)
     labels = [_labels(columns, row, column) for row in range(len(columns))] if column else []
     if labels and not any(labels):
         raise DataError(
             f'The table "{columns.file}", column "labels" is empty in every row. At least some images need labels.'
         )
-    one = [names[0] for names in labels] if column == "label" else [None] * len(columns)
+    row_labels = [names[0] for names in labels] if column == "label" else [None] * len(columns)
     return replace(
-        named_rows(one, labels if column == "labels" else ()),
+        named_rows(row_labels, labels if column == "labels" else ()),
         splits=_splits(columns),
         files=tuple(columns.cells.get("path", ())),
         texts=_texts(columns),
@@ -103,21 +103,22 @@ def table_rows(columns: Columns) -> Rows:
 
 
 def _distinct(rows: Rows, columns: Columns) -> Rows:
-    """Return each image of a table once, or raise an error where two rows say different things about it."""
+    """Remove repeated images; raise an error if two rows contradict each other."""
     first: dict[str, int] = {}
-    twice = [(first[file], row) for row, file in enumerate(rows.files) if first.setdefault(file, row) != row]
-    statements = _statements(rows) if twice else {}
-    for one, other in twice:
-        for what, column in statements.items():
-            if column[one] != column[other]:
+    repeated = [(first[file], row) for row, file in enumerate(rows.files) if first.setdefault(file, row) != row]
+    statements = _statements(rows) if repeated else {}
+    for first_row, second_row in repeated:
+        for statement, column in statements.items():
+            if column[first_row] != column[second_row]:
                 words = " and ".join(
-                    f'"{each if isinstance(each, str) else "; ".join(each)}"' for each in (column[one], column[other])
+                    f'"{value if isinstance(value, str) else "; ".join(value)}"'
+                    for value in (column[first_row], column[second_row])
                 )
                 raise DataError(
-                    f'Rows {columns.numbers[one]} and {columns.numbers[other]} of "{columns.file}" name the same image, '
-                    f'"{columns.cells["path"][other]:.200}", with different {what}: {words}. Keep one of them.'
+                    f'Rows {columns.numbers[first_row]} and {columns.numbers[second_row]} of "{columns.file}" name the same image, '
+                    f'"{columns.cells["path"][second_row]:.200}", with different {statement}: {words}. Keep one of them.'
                 )
-    return rows.select(list(first.values())) if twice else rows
+    return rows.select(list(first.values())) if repeated else rows
 
 
 def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
@@ -128,32 +129,32 @@ def _statements(rows: Rows) -> dict[str, Sequence[str | tuple[str, ...]]]:
         "groups": rows.groups,
         "texts": rows.texts,
     }
-    return {what: column for what, column in columns.items() if column}
+    return {statement: column for statement, column in columns.items() if column}
 
 
 def _labels(columns: Columns, row: int, column: str) -> tuple[str, ...]:
-    """Return the labels of a row, sorted: one in the column "label", any number in "labels"."""
-    cell, where = columns.cells[column][row], columns.cell(row, column)
+    """Return the sorted labels of a row: one in the column "label", any number in "labels"."""
+    cell, place = columns.cells[column][row], columns.cell(row, column)
     if column == "label" and not cell:
         raise DataError(
-            f"{where}it is empty. Fill it or remove the row. Only a table of images without any label has no such column."
+            f"{place}it is empty. Fill it or remove the row. Only a table of images without any label has no such column."
         )
     parts = cell.split(";") if column == "labels" else [cell]
     names = [normal_name(name) for name in parts] if cell else []
     if not all(names) or len(set(names)) < len(names):
         wrong = "a name is empty" if not all(names) else "a name is there twice"
         raise DataError(
-            f'{where}"{cell:.200}": {wrong}. Write names with one semicolon between two of them, and nothing where no '
+            f'{place}"{cell:.200}": {wrong}. Write names with one semicolon between two of them, and nothing where no '
             "label is true."
         )
     for name in names:
         if unfit := unfit_name(name):
-            raise DataError(f"{where}it cannot be a label: {unfit}. Write it in one line of UTF-8.")
+            raise DataError(f"{place}it cannot be a label: {unfit}. Write it in one line of UTF-8.")
     return tuple(sorted(names))
 
 
 def _splits(columns: Columns) -> Sequence[str]:
-    """Return the split of each row, or nothing where none has any."""
+    """Return the split of each row, or nothing if no row has one."""
     cells = columns.cells.get("split", ())
     if not any(cells):
         return ()
@@ -161,7 +162,7 @@ def _splits(columns: Columns) -> Sequence[str]:
 
 
 def _names(columns: Columns, column: str) -> tuple[str, ...]:
-    """Return the domain or group of each row, or nothing where none has any."""
+    """Return the domain or group of each row, or nothing if no row has one."""
     cells = columns.cells.get(column, ())
     return tuple(unicodedata.normalize("NFC", cell) for cell in cells) if any(cells) else ()
 
@@ -181,7 +182,7 @@ def _weights(columns: Columns) -> tuple[float, ...]:
 
 
 def _texts(columns: Columns) -> tuple[tuple[str, ...], ...]:
-    """Return the sentences of each row, or nothing where none has any."""
+    """Return the sentences of each row, or nothing if no row has any."""
     cells = [column for name, column in columns.cells.items() if name.startswith("text")]
     texts = tuple(tuple(text for text in row if text) for row in zip(*cells, strict=True))
     return texts if any(texts) else ()

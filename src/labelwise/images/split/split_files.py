@@ -24,14 +24,14 @@ def write_split(dataset: Dataset, path: str | Path) -> None:
     File names are relative to their common folder, so that the table remains valid if the data move. See ``pool`` for images
     without a file. Unlabelled images have a blank label. An existing file is replaced atomically.
     """
-    whole = pool(dataset)
-    files = _short_names(whole.files, dataset.name)
+    pooled = pool(dataset)
+    files = _short_names(pooled.files, dataset.name)
     columns: dict[str, Sequence[str]] = {
         "file": files,
-        _column(dataset): whole.words(dataset.labels.names),
+        _column(dataset): pooled.words(dataset.labels.names),
         "split": [name for name in SPLITS if name in dataset.splits for _ in range(len(dataset.splits[name]))],
     }
-    columns |= {head: cells for head, what in _KEPT if (cells := getattr(whole, what))}
+    columns |= {head: cells for head, column in _KEPT if (cells := getattr(pooled, column))}
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -45,26 +45,26 @@ def apply_split(dataset: Dataset, path: str | Path) -> Dataset:
     The columns ``file`` and ``split`` decide. A ``label`` is compared with the data, to detect a file of other data. Other
     columns are ignored. The header is row 1, as in a spreadsheet. Raise an error if the file omits an image.
     """
-    whole = pool(dataset)
-    names = _short_names(whole.files, dataset.name)
+    pooled = pool(dataset)
+    names = _short_names(pooled.files, dataset.name)
     position = {name: i for i, name in enumerate(names)}
-    labels, column = whole.words(dataset.labels.names), _column(dataset)
+    labels, column = pooled.words(dataset.labels.names), _column(dataset)
     first: dict[str, int] = {}
     parts: dict[str, list[int]] = {name: [] for name in SPLITS}
-    for number, fields in read_fields(Path(path), "file", "split", what="split", errors="surrogateescape"):
+    for number, fields in read_fields(Path(path), "file", "split", noun="split", errors="surrogateescape"):
         row = {name: from_cell(field) for name, field in fields.items()}
-        where, name = f'Row {number} of "{path}": ', row["file"]
+        place, name = f'Row {number} of "{path}": ', row["file"]
         if name not in position:
-            raise DataError(f'{where}"{dataset.name}" has no image "{name}".{suggest(name, names)}')
+            raise DataError(f'{place}"{dataset.name}" has no image "{name}".{suggest(name, names)}')
         if first.setdefault(name, number) != number:
-            raise DataError(f'{where}"{name}" is in row {first[name]} already. Keep one of them.')
-        known = labels[position[name]]
-        if row.get(column, known) != known:
+            raise DataError(f'{place}"{name}" is in row {first[name]} already. Keep one of them.')
+        label = labels[position[name]]
+        if row.get(column, label) != label:
             raise DataError(
-                f'{where}"{name}" is labelled "{row[column]}" but in "{dataset.name}" it is "{known}". '
+                f'{place}"{name}" is labelled "{row[column]}" but in "{dataset.name}" it is "{label}". '
                 "A split file cannot change labels. Correct labels in the data."
             )
-        parts[split_name(row["split"], where)].append(position[name])
+        parts[split_name(row["split"], place)].append(position[name])
     missing = [name for name in names if name not in first]
     if missing:
         raise DataError(
@@ -78,11 +78,13 @@ def _short_names(files: Sequence[str], data: str) -> list[str]:
     """Return file names relative to their common folder, with forward slashes; they must differ."""
     paths = [PurePath(file).parts for file in files]
     folders = {path[:-1] for path in paths} or {()}
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(min(folders), max(folders), strict=False)))
-    names = [PurePath(*path[shared:]).as_posix() for path in paths]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise DataError(f'"{data}" has files more than once, so a split cannot name them: {listing(twice)}.')
+    shared_length = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(min(folders), max(folders), strict=False))
+    )
+    names = [PurePath(*path[shared_length:]).as_posix() for path in paths]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f'"{data}" has files more than once, so a split cannot name them: {listing(repeated)}.')
     return names
 
 

@@ -73,7 +73,7 @@ class TensorSplit:
         if shape is None:
             raise DataError("Image files have no shape of their own: say at which they are read.")
         images = split.images
-        columns: dict[str, Any] = {what: getattr(split, what) for what in PER_IMAGE}
+        columns: dict[str, Any] = {column: getattr(split, column) for column in PER_IMAGE}
         if isinstance(images, EncodedImages):
             values, source, seen = images.features, images.source, images.shape
         else:
@@ -106,7 +106,7 @@ class TensorSplit:
         index = torch.as_tensor(rows, dtype=torch.int64)
         order = index.tolist()
         columns: dict[str, Any] = {
-            what: tuple(getattr(self, what)[i] for i in order) for what in PER_IMAGE if getattr(self, what)
+            column: tuple(getattr(self, column)[i] for i in order) for column in PER_IMAGE if getattr(self, column)
         }
         columns |= {"source": None if self.source is None else self.source.select(order)}
         images, targets = self.images[index.to(self.images.device)], self.targets[index.to(self.targets.device)]
@@ -116,8 +116,8 @@ class TensorSplit:
         """Return the rows of both; a piece that only one of them has is dropped."""
         if self.multilabel != other.multilabel:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
-        both: dict[str, Any] = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
-        columns = {what: column for what, column in both.items() if len(column) == len(self) + len(other)}
+        joined: dict[str, Any] = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
+        columns = {what: column for what, column in joined.items() if len(column) == len(self) + len(other)}
         images, targets = (torch.cat(pair) for pair in ((self.images, other.images), (self.targets, other.targets)))
         source = None if self.source is None or other.source is None else join([self.source, other.source])
         return TensorSplit(images=images, targets=targets, source=source, image_shape=self.image_shape, **columns)

@@ -9,7 +9,7 @@ import pytest
 
 import labelwise as lw
 from labelwise.images.dataset import UNLABELLED
-from labelwise.images.sources.tables import table
+from labelwise.images.sources.image_tables import table
 from labelwise.support.errors import DataError, UnsupportedError
 from tests.images.samples import check_values, sizes, write
 from tests.pixels_of import px
