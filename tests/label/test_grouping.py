@@ -57,6 +57,12 @@ def test_many_images_are_grouped_from_a_sample() -> None:
     assert same(grouped(features, 3), labels)
 
 
+@pytest.mark.parametrize("count", [9, 12, 20])
+def test_images_that_all_differ_alike_are_grouped(count: int) -> None:
+    """No number of groups is better than another, and the silhouette of each is 0 or a little less."""
+    assert sorted(np.concatenate(group_images(np.eye(count))).tolist()) == list(range(count))
+
+
 def test_copies_make_no_more_groups_than_images_differ() -> None:
     features, labels = blobs([6, 3], spread=0)
     assert same(grouped(features), labels)

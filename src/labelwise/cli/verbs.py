@@ -5,7 +5,6 @@ import platform
 import signal
 import sys
 from collections.abc import Callable
-from errno import EACCES, EDQUOT, EFBIG, EIO, EMFILE, ENAMETOOLONG, ENOSPC, EPERM, EROFS
 from typing import Annotated, Any
 
 import typer
@@ -41,7 +40,7 @@ from labelwise.cli.serve import demo, export, serve
 from labelwise.cli.settings import settings
 from labelwise.cli.teach import forget, teach
 from labelwise.cli.verify import verify
-from labelwise.support.errors import Interrupted, LabelwiseError, StoreError, UsageError, needs_torch
+from labelwise.support.errors import DISK, Interrupted, LabelwiseError, StoreError, UsageError, needs_torch
 from labelwise.support.plugins import plugins
 from labelwise.support.processes import is_interrupt, stop_on_signals
 from labelwise.support.text import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
@@ -51,7 +50,6 @@ RESUME = {
     "fit": " Continue training with the same command and --resume.",
     "pretrain": " Continue training with the same command and --resume.",
 }
-DISK = (ENOSPC, EDQUOT, EROFS, EACCES, EPERM, EIO, EFBIG, EMFILE, ENAMETOOLONG)  # errors of disks and permissions
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, in the order of --help
     "Make": (fit, label, group, teach, forget, merge, calibrate, name, pretrain),
     "Ask": (classify, ask, rank, verify, retrieve, outliers, explain, imagine),

@@ -73,7 +73,8 @@ def choose_count(points: Array, draws: Draws) -> int:
     for k in _counts(max(2, upper // 2), upper):
         tried.setdefault(k, _best(points, k, TRIALS, draws))
     widths = {k: _silhouette(points, tried[k].groups) for k in tried if upper / 2 <= k <= upper}
-    return max(k for k, width in widths.items() if width >= NEARLY * max(widths.values()))
+    best = max(widths.values())  # negative where all images differ alike
+    return max(k for k, width in widths.items() if width >= min(NEARLY * best, best))
 
 
 def _counts(low: int, high: int) -> list[int]:

@@ -21,7 +21,7 @@ from labelwise.server.bodies import FORM, JSON, MOST_IMAGES, TYPES, refuse
 from labelwise.server.engine import Engine
 from labelwise.server.errors import STATUSES, HTTPError
 from labelwise.server.metrics import Metrics
-from labelwise.server.middleware import Guard
+from labelwise.server.middleware import Guard, answered
 from labelwise.server.pages import FOLDER, page
 from labelwise.server.routes import Routes
 from labelwise.server.settings import Service
@@ -147,7 +147,7 @@ def documented(does: Routes, routes: list[Route]) -> FastAPI:
         ("/examples/{id}", does.example_image, "An example image"),
     ):
         responses = {**_declared_errors(), 200: {"content": {"image/*": {}}, "description": "The image."}}
-        app.add_api_route(path, handler, responses=responses, response_class=Response, summary=summary)
+        app.add_api_route(path, answered(handler), responses=responses, response_class=Response, summary=summary)
     for route in routes:
         _describe(app, route)
     return app

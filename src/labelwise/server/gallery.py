@@ -19,7 +19,7 @@ from labelwise.images.decode.videos import Moment
 from labelwise.images.decode.workers import crew
 from labelwise.images.sources.paths import list_images
 from labelwise.server.errors import HTTPError
-from labelwise.support.errors import DataError
+from labelwise.support.errors import DataError, is_of_machine
 from labelwise.support.files import open_regular, read_regular
 from labelwise.tasks.gallery import Gallery, load_gallery
 from labelwise.tasks.gallery_files import gallery_of_files
@@ -176,7 +176,9 @@ def small_image(file: Path, pixels: int, stamp: Stamp | None = None, side: int =
             if stamp is not None and _stamp(os.fstat(stream.fileno())) != stamp:
                 raise HTTPError(404, "The image changed after the service started.")
             content = Moment(str(path), crop.seconds) if crop and crop.seconds is not None else stream.read()
-    except OSError:
+    except OSError as error:
+        if is_of_machine(error):
+            raise
         raise HTTPError(404, "The image was removed.") from None
     frame = Frame(side, side, 3, pixels, box=crop.box if crop else None)
     (array,) = crew().decode([content], frame, low=side <= SIDE)

@@ -8,7 +8,10 @@ import re
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import wraps
+from typing import ParamSpec
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -20,8 +23,9 @@ from labelwise.server.bodies import error_response, reply
 from labelwise.server.errors import CLOSE, LATER, HTTPError
 from labelwise.server.metrics import Metrics
 from labelwise.server.settings import Service
-from labelwise.support.errors import DataError, UnsupportedError, UsageError
+from labelwise.support.errors import DataError, StoreError, UnsupportedError, UsageError, is_of_machine
 
+P = ParamSpec("P")
 LOG = logging.getLogger("labelwise.server")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
@@ -227,6 +231,26 @@ class Guard:
         LOG.info("%s %s %s %.1f ms", method, path, status, seconds * 1000, extra={"about": about})
 
 
+def answered(handle: Callable[P, Awaitable[Response]], *, own: bool = False) -> Callable[P, Awaitable[Response]]:
+    """Return a handler whose errors are answers; Starlette would answer them without a word.
+
+    Args:
+        handle: the handler.
+        own: whether the person who asks owns the store, and may know what is wrong with it.
+    """
+
+    @wraps(handle)
+    async def answer(*args: P.args, **kwargs: P.kwargs) -> Response:
+        try:
+            return await handle(*args, **kwargs)
+        except Exception as error:
+            if own and isinstance(error, StoreError):
+                error = HTTPError(503, str(error), LATER)
+            return response_to(error)
+
+    return answer
+
+
 def response_to(error: BaseException) -> Response:
     """Return the answer for an error."""
     if isinstance(error, HTTPError):
@@ -235,10 +259,14 @@ def response_to(error: BaseException) -> Response:
         return reply({"error": str(error)}, 422 if isinstance(error, UnsupportedError) else 400)
     if isinstance(error, ClientDisconnect):
         return error_response(HTTPError(400, "The body ended early.", CLOSE))
+    fault = secrets.token_hex(4)
+    if isinstance(error, StoreError) or is_of_machine(error):
+        LOG.error("fault %s", fault, exc_info=error, extra={"about": {"fault": fault}})
+        text = f"A disk or the memory of the service failed; see {fault} in the log. Try again in a moment."
+        return error_response(HTTPError(503, text, LATER))
     if isinstance(error, asyncio.CancelledError):  # the grace period of a stop is over
         text = "The service stopped before it could answer. Try again in a moment; check /labels before you repeat a change."
         return error_response(HTTPError(503, text, LATER | CLOSE))
-    fault = secrets.token_hex(4)
     LOG.error("fault %s", fault, exc_info=error, extra={"about": {"fault": fault}})
     return reply({"error": f"Internal error; see {fault} in the log."}, 500)
 

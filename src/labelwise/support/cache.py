@@ -134,7 +134,7 @@ class Cache:
 
     def _read(self, space: bytes, keys: Sequence[bytes]) -> dict[bytes, object]:
         """Return the values of these keys, of any type."""
-        if not is_on() or not self.file.exists():
+        if not is_on() or not os.path.exists(self.file):
             return {}
 
         def ask(db: sqlite3.Connection) -> dict[bytes, object]:
@@ -188,7 +188,7 @@ class Cache:
                 elif space != LOOKS:
                     encoders[f"{names.get(space, 'unknown')} {space.hex()[:8]}"] = number
 
-        if self.file.exists() and is_own(self.file.parent):
+        if os.path.exists(self.file) and is_own(self.file.parent):
             self._do(count)
         _CONNECTION.close()  # merges everything into the one file
         size = sum(file.stat().st_size for file in (*self._files(), *self._graphs()) if file.exists())
@@ -202,7 +202,7 @@ class Cache:
             if result != "ok":
                 raise sqlite3.DatabaseError(result)
 
-        if is_on() and self.file.exists():
+        if is_on() and os.path.exists(self.file):
             self._do(ask)
 
     def clear(self) -> None:

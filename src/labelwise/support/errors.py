@@ -1,10 +1,17 @@
 """Errors shown to users. Each says what is wrong, what was given and what to do; none shows credentials."""
 
+import errno
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
 
+# Errors of disks and limits, which any other file would meet as well; and those of permissions and names besides.
+MACHINE = frozenset(
+    getattr(errno, f"E{name}")
+    for name in ("IO", "SHUTDOWN", "NOSPC", "DQUOT", "ROFS", "MFILE", "NFILE", "NOMEM", "AGAIN")
+)
+DISK = MACHINE | {errno.EACCES, errno.EPERM, errno.EFBIG, errno.ENAMETOOLONG}
 COMPARED, LONGEST = 5_000, 200  # names, and letters of each, that are compared with one that is not known
 _HIDDEN = (  # a user and a password, or a token, before the host of an address; entries of queries and of libpq's words
     re.compile(r"(\b[A-Za-z][\w+.-]*:/{1,2})(?:[^\s/:@\"']*:[^\s\"']*|[^\s/:@\"']+)(@)"),
@@ -55,6 +62,13 @@ class LabelwiseWarning(UserWarning):
 
     def __init__(self, text: str) -> None:
         super().__init__(without_credentials(text))
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Return whether the machine failed: a disk, the memory, or a limit."""
+    if isinstance(error, OSError):
+        return error.errno in MACHINE
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))
 
 
 def needs_torch(action: str, error: ModuleNotFoundError) -> UsageError:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import io
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final
 
-from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.errors import LabelwiseError, StoreError, UsageError, is_of_machine
 
 TRIES: Final = 20  # to put a folder in place that other processes replace, too
 
@@ -79,8 +80,7 @@ def writing(target: Path) -> Iterator[None]:
         except OSError as error:
             with suppress(OSError):
                 target.rmdir()
-            reason = error.strerror or error
-            raise StoreError(f'Cannot write "{target}": {reason}. Free some space, or choose another place.') from error
+            raise _failure(target, error) from error
 
 
 @contextmanager
@@ -113,8 +113,17 @@ def _put_in_place(part: Path, old: Path, target: Path) -> None:
                 raise  # else another process wrote it in between, and the last one stays
         else:
             sync_folder(target.parent)
-            _remove(old)
+            for each in (old, *_leftovers(target)):
+                _remove(each)
             break
+
+
+def _leftovers(target: Path) -> list[Path]:
+    """Return old versions that could not be removed when they were replaced: the process was killed, or the disk failed."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.old")
+    with suppress(OSError):
+        return [each for each in target.parent.iterdir() if name.fullmatch(each.name)]
+    return []
 
 
 def _remove(old: Path) -> None:
@@ -138,11 +147,17 @@ def write_by(target: str | Path, save: Callable[[BinaryIO], object]) -> None:
     write_file(target, stream.getbuffer())
 
 
-def _refusal(target: Path, error: OSError) -> UsageError:
+def _refusal(target: Path, error: OSError) -> LabelwiseError:
+    if is_of_machine(error):
+        return _failure(target, error)
     files = [f'"{place}" is a file' for place in target.parents if os.path.isfile(place)]
     return UsageError(
         f'Cannot write "{target}": {files[0] if files else error.strerror}. Choose another place, or change its permissions.'
     )
+
+
+def _failure(target: Path, error: OSError) -> StoreError:
+    return StoreError(f'Cannot write "{target}": {error.strerror or error}. Free some space, or choose another place.')
 
 
 def check_room(place: Path, size: int) -> None:

@@ -19,16 +19,16 @@ from starlette.staticfiles import StaticFiles
 from labelwise.label.actions import Action
 from labelwise.label.ledger import UNKNOWN
 from labelwise.label.questions import Question
-from labelwise.server.bodies import error_response, refuse, reply
-from labelwise.server.errors import LATER, HTTPError
+from labelwise.server.bodies import refuse, reply
+from labelwise.server.errors import HTTPError
 from labelwise.server.gallery import small_image
 from labelwise.server.labelling.export import FORMS, export
 from labelwise.server.labelling.project import Project
 from labelwise.server.metrics import Metrics
-from labelwise.server.middleware import Guard, response_to
+from labelwise.server.middleware import Guard, answered
 from labelwise.server.pages import FOLDER, page
 from labelwise.server.settings import Service
-from labelwise.support.errors import StoreError, UsageError
+from labelwise.support.errors import UsageError
 
 MOST_ACTIONS, MOST_ROWS = 100, 240  # actions per request; images per list
 MOST_GROUPS, OF_GROUP = 12, 48  # groups of images without a label, and images of one
@@ -49,7 +49,7 @@ def build(project: Project, service: Service, folder: Path) -> Guard:
         Route("/actions", does.post(does.actions), methods=["POST"]),
         Route("/undo", does.post(does.undo), methods=["POST"]),
         Route("/export", does.post(does.export), methods=["POST"]),
-        Route("/gallery/{row}", _answered(does.image)),
+        Route("/gallery/{row}", answered(does.image)),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
@@ -70,7 +70,7 @@ class Routes:
         async def handle(request: Request) -> Response:
             return reply(await self._run(answer, dict(request.query_params)))
 
-        return _answered(handle)
+        return answered(handle, own=True)
 
     def post(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler for a JSON body."""
@@ -78,7 +78,7 @@ class Routes:
         async def handle(request: Request) -> Response:
             return reply(await self._run(answer, _document(await request.body())))
 
-        return _answered(handle)
+        return answered(handle, own=True)
 
     def state(self, _: dict[str, Any]) -> dict[str, Any]:
         """Return the labels with their counts, and the progress."""
@@ -191,17 +191,3 @@ def _text(document: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or len(value) > 200:
         raise UsageError(f"{name} is a text of at most 200 characters.")
     return value
-
-
-def _answered(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler whose errors are answers, as those of the service; a store that cannot be used is asked again later."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handle(request)
-        except StoreError as error:
-            return error_response(HTTPError(503, str(error), LATER))
-        except Exception as error:
-            return response_to(error)
-
-    return answer

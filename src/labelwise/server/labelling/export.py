@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from labelwise.images.decode.crops import file_of
 from labelwise.images.formats.annotations import GUESS
 from labelwise.jobs.parts import arrow
 from labelwise.label.session import Labelled
-from labelwise.support.errors import DataError, UsageError, listing
+from labelwise.support.errors import DataError, UsageError, is_of_machine, listing
 from labelwise.support.file_names import RECORD, folder_names, numbered
 from labelwise.support.files import MAX_BYTES, regular_path
 from labelwise.support.text import json_text, to_cell
@@ -42,7 +43,7 @@ def export(files: Sequence[str], labels: Sequence[Labelled], folder: Path, form:
     places = [file_of(str(file)) for file, _ in rows]
     if form not in LISTS and any(place != str(file) for place, (file, _) in zip(places, rows, strict=True)):
         raise UsageError(f'Boxes are written as {listing(LISTS)}, which name them; given "{form}".')
-    gone = [place for place in dict.fromkeys(places) if not os.path.isfile(place)]
+    gone = [place for place in dict.fromkeys(places) if not _is_file(place)]
     if gone:
         raise DataError(
             f"{listing(gone)} cannot be read: moved or removed since. Bring the photos back, or label without them."
@@ -160,11 +161,23 @@ def _copy(file: Path, target: Path) -> None:
     shutil.copy2(regular_path(file, MAX_BYTES), target)
 
 
+def _is_file(place: str) -> bool:
+    """Return whether there is a file; raise the error of a disk that does not say."""
+    try:
+        return stat.S_ISREG(os.stat(place).st_mode)
+    except OSError as error:
+        if is_of_machine(error):
+            raise
+        return False
+
+
 def _size(file: Path) -> tuple[int, int]:
     try:
         with Image.open(regular_path(file, MAX_BYTES)) as image:
             return image.size
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        if is_of_machine(error):
+            raise
         raise DataError(
             f'The size of "{file}" cannot be read ({error}). Label without it, or export another form.'
         ) from None

@@ -30,7 +30,7 @@ from labelwise.label.questions import Question
 from labelwise.label.session import Session
 from labelwise.methods.words.vocabulary import Vocabulary, default_vocabulary
 from labelwise.server.store import FILE, News, Position, Record, Store
-from labelwise.support.errors import DataError, StoreError, UsageError
+from labelwise.support.errors import DataError, LabelwiseError, StoreError, UsageError
 from labelwise.support.writable import create_private_folder, sole_writer
 
 MODEL = "labelwise project"  # stands in the store where a service has its model
@@ -88,14 +88,21 @@ class Project:
             return undone
 
     def words(self, rows: Sequence[int]) -> list[str]:
-        """Return the words that the default encoder finds nearest to some images; only likely ones, and none where it is not installed."""
-        if not is_installed():
-            return []
-        self._vocabulary = self._vocabulary or default_vocabulary()
-        features = encode(open_encoder(DEFAULT), FileImages([self.files[row] for row in rows[:TYPICAL]]))
-        mean = softmax(linear_scores(self._vocabulary.embed(features.values), self._vocabulary.rows)).mean(0)
-        best = mean.argsort()[::-1][:WORDS]
-        return [self._vocabulary.names[place] for place in best.tolist() if mean[place] >= LIKELY]
+        """Return the words that the default encoder finds nearest to some images; only likely ones.
+
+        There are none where the encoder is not installed, or the images cannot be read: a list of images is right without them.
+        """
+        with suppress(LabelwiseError, OSError, MemoryError):
+            if not is_installed():
+                return []
+            self._vocabulary = self._vocabulary or default_vocabulary()
+            features = encode(open_encoder(DEFAULT), FileImages([self.files[row] for row in rows[:TYPICAL]]))
+            if not len(features):
+                return []
+            mean = softmax(linear_scores(self._vocabulary.embed(features.values), self._vocabulary.rows)).mean(0)
+            best = mean.argsort()[::-1][:WORDS]
+            return [self._vocabulary.names[place] for place in best.tolist() if mean[place] >= LIKELY]
+        return []
 
     @contextmanager
     def reading(self) -> Iterator[None]:
