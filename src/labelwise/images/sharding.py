@@ -125,7 +125,7 @@ def _uploading(target: str) -> Iterator[Callable[[Path], None]]:
     try:
         yield keep
     except BaseException:
-        with suppress(Exception):  # the error that led here is the one to tell
+        with suppress(Exception):  # raise the original error
             fs.rm([each for each in uploads if fs.exists(each)])
         raise
 

@@ -1,4 +1,4 @@
-"""A sheet of images to look at: rows of thumbnails under captions."""
+"""Contact sheets: rows of thumbnails with captions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from labelwise.support.text import visible
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
-LAST = 9  # letters of a caption that stay when it is shortened: a count, or a colour
-FONTS = ("DejaVuSans.ttf", "Arial Unicode.ttf", "arial.ttf")  # with more scripts than the font that Pillow brings
+LAST = 9  # letters kept at the end of a shortened caption: a count, or a colour
+FONTS = ("DejaVuSans.ttf", "Arial Unicode.ttf", "arial.ttf")  # fonts with more scripts than Pillow's default
 
 
 def draw_sheet(title: str, strips: Mapping[str, Array], images: int) -> "Image.Image":
-    """Return the sheet: columns of strips of images, each under its caption."""
+    """Draw columns of image strips, each with a caption."""
     from PIL import Image, ImageDraw
 
     side, gap, margin, head = 80, 4, 24, 56
@@ -38,7 +38,7 @@ def draw_sheet(title: str, strips: Mapping[str, Array], images: int) -> "Image.I
 
 
 def add_title(image: "Image.Image", lines: Sequence[str]) -> "Image.Image":
-    """Return an image under a title of a few lines, each shortened to its width."""
+    """Draw an image with a title of a few lines, shortened to its width."""
     from PIL import Image, ImageDraw
 
     height, font = 22, _font(15)
@@ -73,9 +73,9 @@ def _font(size: int) -> "ImageFont.FreeTypeFont":
 
 
 def _shorten(text: str, width: int, font: "ImageFont.FreeTypeFont") -> str:
-    """Return the text on one line, shortened in its midst until it fits the width: its last letters tell, too."""
+    """Shorten a text in the middle to fit the width; its end is kept."""
     short = text = visible(" ".join(text.split()))
-    head, end = text[:-LAST][:width], text[-LAST:]  # a letter is a pixel wide at least
+    head, end = text[:-LAST][:width], text[-LAST:]  # letters are at least a pixel wide
     while head and font.getlength(short) > width:
         short = f"{head}…{end}"
         head = head[:-1]

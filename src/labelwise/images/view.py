@@ -65,7 +65,7 @@ class View:
         return round(size / (self.crop or 1))
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise an error unless images of this shape can be seen so; features cannot."""
+        """Raise an error unless the view fits images of this shape; features are not allowed."""
         settings = [f"view.{name}={value}" for name, value in vars(self).items() if value != getattr(WHOLE, name)]
         if len(shape) == 1 and settings:
             raise UsageError(

@@ -1,1 +1,1 @@
-"""One question about very many images: blocks of files in, a Parquet file a block out, in processes here or on a cluster."""
+"""Ask one question about very many images: blocks of files become Parquet files, in local processes or on a cluster."""

@@ -29,39 +29,39 @@ if TYPE_CHECKING:
     from labelwise.images.split.lookalikes import Places, Rows
 
 LOOKS, CELLS, BOXES = "_looks", "_cells", "boxes.json"
-MOST = 20_000  # images of a cell, about
-WRITTEN = 500_000  # pairs that are written at a time
-DIRECTIONS = 16  # in which it is known where an image lies
+MOST = 20_000  # approximate number of images per cell
+WRITTEN = 500_000  # pairs written at a time
+DIRECTIONS = 16  # number of coordinates of an image
 Looks = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairJob(Parts):
-    """The pairs of images that look alike."""
+    """Find the pairs of similar images."""
 
-    looks: Job  # what says how each looks, in a folder of this one
-    likeness: float  # of two that look alike, at least
+    looks: Job  # subfolder with the fingerprints
+    likeness: float  # least similarity of a pair
 
     @property
     def cells(self) -> Path:
-        """The folder of looks in cells; blocks are known once it is there."""
+        """The folder of fingerprints by cell; blocks exist once it does."""
         return Path(self.folder) / CELLS
 
     @cached_property
     def boxes(self) -> list[dict[str, Any]]:
-        """How many images each cell has, and between which places they lie."""
+        """The number of images per cell, and the bounds of its coordinates."""
         return list(self._division()["boxes"])
 
     @cached_property
     def made_of(self) -> str:
-        """What is the same as long as all images are."""
+        """The identity of the job: any image may be similar to another."""
         digest = hashlib.blake2b(digest_size=16)
         for block in range(len(self.looks.sizes)):
             digest.update(self.looks.content(block))
         return digest.hexdigest()
 
     def _division(self) -> dict[str, Any]:
-        """Return the description of the cells, or an empty one if there is none."""
+        """Return the description of the cells, or an empty one."""
         try:
             division = json.loads(read_regular(self.cells / BOXES))
         except (OSError, ValueError):
@@ -69,24 +69,24 @@ class PairJob(Parts):
         return division if isinstance(division, dict) else {}
 
     def content(self, block: int) -> bytes:
-        """Return what is the same as long as all images are: any of them may look like those of the block."""
+        """Return the identity of a block: it depends on all images, since any may be similar."""
         return f"{self.made_of} {block}".encode()
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many images each cell has."""
+        """The number of images per cell."""
         return [int(box["pictures"]) for box in self.boxes]
 
     def words(self, block: int) -> str:
-        """Return what a block is about, for messages."""
+        """Describe a block for messages."""
         return f"{self.sizes[block]} images to compare (cell {block})"
 
     def identity(self) -> dict[str, Any]:
-        """Return what must be the same for work to go on."""
+        """Return the identity of the job, which must match to continue it."""
         return self.looks.identity() | {"question": "duplicates", "likeness": self.likeness}
 
     def divide(self) -> None:
-        """Write the looks of all images in cells of near ones, unless an earlier run did."""
+        """Write the fingerprints of all images by cell, unless an earlier run did."""
         division = self._division()
         is_complete = all(
             box["digest"] == _digest(self.cells, cell) for cell, box in enumerate(division.get("boxes", ()))
@@ -101,11 +101,11 @@ class PairJob(Parts):
                 _divide(self.looks, self.cells, self.made_of)
 
     def open(self, threads: int) -> None:
-        """Take so many threads."""
+        """Limit the number of threads."""
         set_threads(threads)
 
     def answer(self, opened: None, block: int) -> None:  # noqa: ARG002 - nothing is kept between blocks
-        """Write the pairs of a cell with itself and with those after it."""
+        """Write the pairs of a cell with itself and with later cells."""
         pyarrow, content = arrow(), self.content(block)
         text = pyarrow.string()
         schema = pyarrow.schema([("file", text), ("other", text), ("likeness", pyarrow.float32())])
@@ -125,7 +125,7 @@ class PairJob(Parts):
 
 
 def _pairs(job: PairJob, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
-    """Yield pairs of a cell with itself and with those after it, by their rows among all images, and how much they look alike."""
+    """Yield the pairs of a cell with itself and with later cells: row numbers of all images, and similarity."""
     from labelwise.images.split.lookalikes import pairs_between, radius_of
 
     row, place, look = _cell(job, block)
@@ -147,13 +147,13 @@ def _pairs(job: PairJob, block: int) -> "Iterator[tuple[Rows, Rows, Looks]]":
 
 
 def _is_within(places: "Places", box: dict[str, Any], reach: float) -> "NDArray[np.bool_]":
-    """Return which places ``[n, d]`` lie so near to a box that something in it may be within reach."""
+    """Return which coordinates ``[n, d]`` are within reach of a box."""
     outside = np.maximum(0, np.maximum(np.array(box["low"]) - places, places - np.array(box["high"])))
     return np.asarray((outside**2).sum(1) <= reach**2)
 
 
 def _cell(job: PairJob, cell: int, box: dict[str, Any] | None = None, reach: float = 0) -> "tuple[Rows, Places, Looks]":
-    """Return rows, places and looks of a cell: those from which a box is within reach, where one is given, and each look once."""
+    """Return rows, coordinates and fingerprints of a cell, without repeats; optionally only those within reach of a box."""
     rows = np.fromfile(regular_path(job.cells / f"{cell}.rows"), np.int64)
     places = np.fromfile(regular_path(job.cells / f"{cell}.places"), np.float64).reshape(len(rows), -1)
     looks = np.memmap(regular_path(job.cells / f"{cell}.looks"), np.float32, "r").reshape(len(rows), -1)
@@ -166,7 +166,7 @@ def _cell(job: PairJob, cell: int, box: dict[str, Any] | None = None, reach: flo
 
 
 def _digest(folder: Path, cell: int) -> str:
-    """Return the digest of the files of a cell; nothing where one is missing."""
+    """Return the digest of the files of a cell; empty if one is missing."""
     digest = hashlib.sha256()
     with suppress(OSError):
         for kind in ("rows", "places", "looks"):
@@ -178,7 +178,7 @@ def _digest(folder: Path, cell: int) -> str:
 
 
 def _divide(looks: Job, folder: Path, made_of: str) -> None:
-    """Write for each cell the rows of its images among all, where they lie, and their looks; images of one grey are in none."""
+    """Write rows, coordinates and fingerprints by cell; uniformly grey images are skipped."""
     mean, directions = _directions(looks)
     rows, places = [np.empty(0, np.int64)], [np.empty((0, directions.shape[1]))]
     for row, look in _read(looks):
@@ -214,20 +214,20 @@ def _divide(looks: Job, folder: Path, made_of: str) -> None:
 
 
 def _read(looks: Job) -> "Iterator[tuple[Rows, Looks]]":
-    """Yield the looks of images that can be compared, and their rows among all, block after block."""
+    """Yield the fingerprints of comparable images with their row numbers, in blocks."""
     parquet, start = import_module("pyarrow.parquet"), 0
     for block, size in enumerate(looks.sizes):
         column = parquet.read_table(regular_path(looks.place(block)), columns=["look"])["look"].to_pylist()
         present = [i for i, cell in enumerate(column) if cell is not None]
         if present:
             table = np.frombuffer(b"".join(column[i] for i in present), np.float32).reshape(len(present), -1)
-            varied = table.any(1)  # not of one grey
+            varied = table.any(1)  # not uniformly grey
             yield start + np.array(present, np.int64)[varied], table[varied]
         start += size
 
 
 def _directions(looks: Job) -> "tuple[Places, Places]":
-    """Return the mean look and the directions in which looks vary most, by two sums over all."""
+    """Return the mean fingerprint and the principal directions, from sums over all images."""
     count, total, products = 0, np.zeros(1), np.zeros((1, 1))
     for _, look in _read(looks):
         if len(look):
@@ -239,7 +239,7 @@ def _directions(looks: Job) -> "tuple[Places, Places]":
 
 
 def _halves(places: "Places") -> "Rows":
-    """Return the cell of each place ``[n]``: halves of halves, until a cell is small, or all of it lies at one place."""
+    """Return the cell of each point ``[n]`` by repeated halving, until a cell is small or all its points are equal."""
     cell, number = np.zeros(len(places), np.int64), 0
     waiting = [np.arange(len(places))] if len(places) else []
     while waiting:

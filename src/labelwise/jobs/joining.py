@@ -1,4 +1,4 @@
-"""Join the answers of boxes that a job classified: one more file of its folder, with a row for each image and event."""
+"""Join the answers to boxes in a finished job: one more file in its folder, with a row per image and event."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -21,7 +21,7 @@ FILE = "joined.parquet"
 
 
 def write_joined(job: Job, records: Mapping[str, Record], decide: "Decide") -> list["Joined"]:
-    """Write the joined answers of a finished job, and return them."""
+    """Write and return the joined answers of a finished job."""
     from labelwise.tasks.box_answers import join
 
     pyarrow, parquet = arrow(), import_module("pyarrow.parquet")

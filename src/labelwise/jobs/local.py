@@ -1,4 +1,4 @@
-"""Work in blocks in processes of this machine; one that dies is replaced, and its block is tried again."""
+"""Process blocks in local processes; a process that dies is replaced, and its block is retried."""
 
 import multiprocessing
 import os
@@ -11,7 +11,7 @@ from labelwise.support.processes import cancel_on_error, leave_to_parent
 
 
 def run_here(job: Parts, workers: int, advance: Done) -> None:
-    """Answer the blocks that are missing; ``advance`` is told how many images each had."""
+    """Process missing blocks; ``advance`` gets the number of images of each finished one."""
     missing, tries = job.missing, dict.fromkeys(job.missing, 0)
     while missing:
         lost_blocks = _run(job, workers, missing, advance)
@@ -23,7 +23,7 @@ def run_here(job: Parts, workers: int, advance: Done) -> None:
 
 
 def _run(job: Parts, workers: int, blocks: list[int], advance: Done) -> list[int]:
-    """Answer blocks, and return those that were being worked on when a process died."""
+    """Process blocks; return those in progress when a process died."""
     context = multiprocessing.get_context("spawn")
     threads = max(1, (os.cpu_count() or 1) // workers)
     running: dict[Future[None], int] = {}
@@ -49,7 +49,7 @@ def _collect(running: "dict[Future[None], int]", job: Parts, advance: Done) -> N
 
 
 class _Open:
-    """What a process of the pool keeps between blocks."""
+    """State of a pool process between blocks."""
 
     job: Parts
     value: Any

@@ -18,13 +18,13 @@ from labelwise.support.errors import LabelwiseError, UsageError
 
 @contextmanager
 def ray_started(workers: int) -> Iterator[Callable[[Parts, Done], None]]:
-    """Yield what answers the missing blocks of a job by so many actors; Ray, which takes seconds to start, starts meanwhile."""
+    """Process missing blocks with Ray actors; yields a runner while Ray, which takes seconds, starts."""
     try:
         ray = import_module("ray")
     except ImportError:
         raise UsageError('--workers ray:N needs Ray: pip install "labelwise[ray]".') from None
     mine = not ray.is_initialized()
-    with ThreadPoolExecutor(1) as thread:  # Ray's processes end with the thread that started them: this one stays
+    with ThreadPoolExecutor(1) as thread:  # Ray's processes end with the thread that started them, so this thread stays
         starting = thread.submit(_start, ray, workers) if mine else None
         try:
             yield lambda job, done: _run(ray, starting, job, workers, done)
@@ -50,7 +50,7 @@ def _run(ray: Any, starting: "Future[None] | None", job: Parts, workers: int, ad
     job, gpus = _resources(job, workers, ray.cluster_resources())
     actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=TRIES - 1)(RayWorker)
     box, waiting, remaining = [ray.put(job)], iter(missing), len(missing)
-    # An actor gets blocks once it answers, so those for which the cluster has no room keep none.
+    # An actor gets blocks once it responds, so actors that do not fit into the cluster get none.
     actors = [actor.remote() for _ in range(workers)]
     running: dict[Any, tuple[Any, int | None]] = {each.answer.remote(box, None): (each, None) for each in actors}
     while remaining:
@@ -65,7 +65,7 @@ def _run(ray: Any, starting: "Future[None] | None", job: Parts, workers: int, ad
 
 
 def _resources(job: Parts, workers: int, cluster: dict[str, float]) -> tuple[Parts, float]:
-    """Return a job on the device that a cluster has, and what an actor takes of a GPU: those that are fewer than actors are shared."""
+    """Return the job for the cluster's device, and the GPU share per actor: actors share GPUs if there are fewer."""
     gpus = cluster.get("GPU", 0.0)
     if job.device == "cuda" and not gpus:
         raise UsageError("Device cuda was asked for, but this Ray cluster has no GPU. Use auto or cpu.")
@@ -75,7 +75,7 @@ def _resources(job: Parts, workers: int, cluster: dict[str, float]) -> tuple[Par
 
 
 def _outcome(ray: Any, result: Any, job: Parts, block: int | None) -> None:
-    """Raise the error that a block ended with, in words."""
+    """Raise the error of a block with a readable message."""
     try:
         ray.get(result)
     except ray.exceptions.RayTaskError as error:
@@ -89,13 +89,13 @@ def _outcome(ray: Any, result: Any, job: Parts, block: int | None) -> None:
 
 
 class RayWorker:
-    """An actor: it opens what blocks need once, and answers block after block."""
+    """An actor: opens the classifier once and processes block after block."""
 
     def __init__(self) -> None:
         self._job: Parts | None = None
 
     def answer(self, box: list[Any], block: int | None) -> None:
-        """Write the file of a block that is not there yet; of None only open what blocks need. A box holds where the job lies."""
+        """Process a missing block; with None, only open the classifier. A box holds the reference to the job."""
         if self._job is None:
             job: Parts = import_module("ray").get(box[0])
             self._opened, self._job = job.open(1), job

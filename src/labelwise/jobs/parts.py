@@ -1,4 +1,4 @@
-"""Work in blocks, each of which becomes a Parquet file of a folder.
+"""Work in blocks, each of which becomes a Parquet file in a folder.
 
 The folder is the state of the work. A block is done if its file matches the digest in a second file, and its inputs are
 unchanged. So stopped or killed work resumes with the missing or damaged blocks, and changed images are answered again.
@@ -20,30 +20,30 @@ from labelwise.support.errors import LabelwiseError, StoreError, UsageError
 from labelwise.support.files import read_regular
 from labelwise.support.writable import write_atomically, write_file, writing
 
-ABOUT = "_job.json"  # readers of Parquet folders leave out what begins with a line below
-MOST_ABOUT = 2**20  # bytes of it
-MOST_RECORD = 2**12  # bytes of what is known of a block
-PART = re.compile(r"\.(_job\.json|_?part-\d{6,}\.(parquet|made))\.\d+\.part")  # what a process that was killed leaves
-TRIES = 3  # of a block whose process dies
-AHEAD = 2  # blocks that wait for each process
-Done = Callable[[int], None]  # is told how many images a finished block had
+ABOUT = "_job.json"  # Parquet readers skip names with a leading underscore
+MOST_ABOUT = 2**20  # most bytes of it
+MOST_RECORD = 2**12  # most bytes of a block's record
+PART = re.compile(r"\.(_job\.json|_?part-\d{6,}\.(parquet|made))\.\d+\.part")  # leftovers of killed processes
+TRIES = 3  # retries of a block whose process dies
+AHEAD = 2  # queued blocks per process
+Done = Callable[[int], None]  # called with the number of images of a finished block
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts(ABC):
-    """Work in blocks; plain values, so that it can be sent to other processes and machines."""
+    """Work in blocks; picklable, for other processes and machines."""
 
-    folder: str  # the folder of Parquet files
-    device: str = "cpu"  # or cuda, or auto: what there is where the work is done
+    folder: str  # folder of the Parquet files
+    device: str = "cpu"  # or cuda, or auto: the best one of the machine
 
     @property
     @abstractmethod
     def sizes(self) -> Sequence[int]:
-        """How many images each block has."""
+        """The number of images per block."""
 
     @abstractmethod
     def open(self, threads: int) -> Any:
-        """Return what a process keeps between blocks, in one that is given so many threads."""
+        """Open what a process keeps between blocks, with this many threads."""
 
     @abstractmethod
     def answer(self, opened: Any, block: int) -> None:
@@ -51,15 +51,15 @@ class Parts(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return what must be the same for work to go on."""
+        """Return the identity of the job, which must match to continue it."""
 
     @abstractmethod
     def content(self, block: int) -> bytes:
-        """Return what is the same as long as the content of a block is."""
+        """Return the identity of a block, which changes with its content."""
 
     @abstractmethod
     def words(self, block: int) -> str:
-        """Return what a block is about, for messages."""
+        """Describe a block for messages."""
 
     def place(self, block: int) -> Path:
         """Return the file of a block."""
@@ -67,11 +67,11 @@ class Parts(ABC):
 
     @property
     def missing(self) -> list[int]:
-        """The blocks that are not done."""
+        """The blocks to do."""
         return [block for block in range(len(self.sizes)) if not self.is_done(block)]
 
     def is_done(self, block: int) -> bool:
-        """Return whether the file of a block is what was written, and answers what the block holds now."""
+        """Return whether the file of a block is intact and matches the block's present identity."""
         try:
             record = read_regular(self._record(block), MOST_RECORD)
             return record == _record_of(self.content(block), read_regular(self.place(block)))
@@ -79,11 +79,11 @@ class Parts(ABC):
             return False
 
     def _record(self, block: int) -> Path:
-        """Return the file that says what the file of a block was made of, and its digest."""
+        """Return the record next to the file of a block: its identity and digest."""
         return Path(self.folder) / f"_part-{block:06d}.made"
 
     def begin(self) -> None:
-        """Make the folder, or find what an earlier run of the same work left there; that of another is refused."""
+        """Create the folder, or continue an earlier run of the same job; refuse the folder of another job."""
         arrow()
         folder, identity = Path(self.folder), self.identity()
         if folder.exists() and not folder.is_dir():
@@ -113,7 +113,7 @@ class Parts(ABC):
             write_atomically(file, json.dumps(identity, indent=1).encode())
 
     def write(self, block: int, content: bytes, schema: Any, tables: Iterable[Any]) -> None:
-        """Write tables of pyarrow, one after another, as the file of a block, whole or not at all; ``content`` was asked for before they were made."""
+        """Write pyarrow tables atomically as the file of a block; ``content`` is its identity before the work."""
         sink = io.BytesIO()
         with import_module("pyarrow.parquet").ParquetWriter(sink, schema) as writer:
             for table in tables:
@@ -122,7 +122,7 @@ class Parts(ABC):
         write_file(self._record(block), _record_of(content, sink.getbuffer()))
 
     def deadly(self, block: int) -> LabelwiseError:
-        """Return the error of a block whose process died each time."""
+        """Return the error of a block whose process died at every attempt."""
         return LabelwiseError(
             f"A process that read {self.words(block)} was killed {TRIES} times, perhaps for lack of memory. The other "
             "answers are saved: use fewer --workers, or remove these images, and run the same command again."
@@ -144,7 +144,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def arrow() -> Any:
-    """Return pyarrow, or raise an error that says how to get it."""
+    """Import pyarrow, or raise an error that says how to install it."""
     try:
         import_module("pyarrow.parquet")
         return import_module("pyarrow")

@@ -28,15 +28,15 @@ SAMPLES = 16  # images per unlabelled group
 
 @dataclass
 class Group:
-    """The images with one answer: how many there are, and those that are shown."""
+    """The images with one answer: their number, and a selection."""
 
     count: int = 0
-    images: list[tuple[float, int, PageImage, str]] = field(default_factory=list)  # a heap, the surest first
+    images: list[tuple[float, int, PageImage, str]] = field(default_factory=list)  # a heap, most certain first
 
 
 @dataclass
 class Sheet:
-    """Collects answers, with a few thumbnails per answer, so that many images need little memory."""
+    """Collect answers with a few thumbnails each, so that many images need little memory."""
 
     groups: dict[str, Group] = field(default_factory=dict)
 
@@ -46,14 +46,14 @@ class Sheet:
         group.count += 1
         doubt = -prediction.probability
         if len(group.images) == MOST and doubt < group.images[0][0]:
-            return  # surer than all that are shown
+            return  # more certain than all in the selection
         words = ", ".join(f"{label} {percent(value)}" for label, value in prediction.top[:2])
         words = f"looks most like {prediction.top[0][0]}" if prediction.label == UNKNOWN else words
         entry = (doubt, -group.count, page_image(thumbnail(np.asarray(image), SIDE), file, "JPEG"), words)
         (heappush if len(group.images) < MOST else heappushpop)(group.images, entry)
 
     def page(self, model: str, labels: Sequence[str]) -> str:
-        """Return the page as HTML, the images inside it; ``labels`` are offered as corrections."""
+        """Return the page as HTML with embedded images; ``labels`` are offered as corrections."""
         groups = [
             (word, group.count, [entry[2:] for entry in sorted(group.images, reverse=True)])
             for word, group in sorted(self.groups.items(), key=lambda pair: (-pair[1].count, pair[0]))
@@ -64,7 +64,7 @@ class Sheet:
 
 
 def groups_page(names: Sequence[str], groups: Sequence[Sequence[str]]) -> str:
-    """Return a page of the first image files of each group, by the names of their folders."""
+    """Return a page with the first images of each group, by folder name."""
     shown = []
     for name, files in zip(names, groups, strict=True):
         first = files[:SAMPLES]
@@ -81,7 +81,7 @@ def groups_page(names: Sequence[str], groups: Sequence[Sequence[str]]) -> str:
 
 
 def suspects_page(name: str, suspects: "Sequence[Suspect]", images: Images, labels: Sequence[str]) -> str:
-    """Return a page of suspects in some data of this name; ``images`` are all of the data, labels those that it has."""
+    """Return a page of suspects in a data set; ``images`` and labels are those of the whole set."""
     cards = []
     for suspect in suspects[:SUSPECTS]:
         (pixels,) = images.read([suspect.row], images.shape or (3, SIDE, SIDE))

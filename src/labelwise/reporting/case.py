@@ -29,12 +29,18 @@ BATCH = 32  # images per timed batch
 PAIRS = 50_000  # most pairs of each kind for the DET curve
 SECONDS = 0.4  # approximate duration of each timing
 Tell = Callable[[str], None]
-OPTIONAL = ("zero_shot", "ordinal", "promises", "verification", "retrieval")  # the page says why one is absent
+OPTIONAL = (
+    "zero_shot",
+    "ordinal",
+    "promises",
+    "verification",
+    "retrieval",
+)  # protocols whose absence the page explains
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportPlan:
-    """How cases are measured."""
+    """Options for measuring cases."""
 
     protocols: Iterable[str] = ()  # additional protocols as for ``lw.evaluate``
     seed: int = 0  # random seed
@@ -50,7 +56,7 @@ class Saved:
 
 
 class Case:
-    """One classifier and its figures; what does not apply is None, and ``left_out`` says why."""
+    """One classifier and its figures; inapplicable ones are None, and ``left_out`` gives the reasons."""
 
     def __init__(self, name: str, saved: Saved, test_set: TestSet, unknown: TestSet | None, plan: ReportPlan) -> None:
         tell = plan.tell
@@ -114,20 +120,20 @@ def _with_names(test_set: TestSet) -> TestSet:
 
 
 def measure_speed(classifier: Classifier, images: Images) -> dict[str, Any]:
-    """Return medians of the time from decoded images to scores. Reading files is not part of it."""
+    """Return median times from decoded images to scores, without reading files."""
     pixels = classifier.batch(images.select(range(min(BATCH, len(images)))))
     batch = len(pixels)
     return {
         "images_per_second": batch / _median_seconds(classifier, pixels),
-        "batch": batch,  # how many at a time
-        "milliseconds": 1000 * _median_seconds(classifier, pixels[:1]),  # for one image alone
+        "batch": batch,  # batch size
+        "milliseconds": 1000 * _median_seconds(classifier, pixels[:1]),  # a single image
         "runtime": classifier.encoder.runtime,
         "threads": threads(),
     }
 
 
 def _median_seconds(classifier: Classifier, images: Any) -> float:
-    """Return the median seconds of scoring these images; a first round, which prepares caches, is not counted."""
+    """Return the median seconds of scoring these images, after a warm-up round."""
     decoded, times = classifier.images(images), [time.perf_counter()]
     while len(times) < 3 or (len(times) <= 50 and times[-1] - times[0] < (SECONDS if len(times) > 4 else 10 * SECONDS)):
         features = encode(classifier.encoder, decoded, cache=False, progress=False)
@@ -137,7 +143,7 @@ def _median_seconds(classifier: Classifier, images: Any) -> float:
 
 
 def read_log(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """Return the lines of a training log; none where there is no log. A line that is cut off is left out."""
+    """Return the lines of a training log, if there is one; an incomplete last line is skipped."""
     if not path.is_file():
         return ()
     entries = []

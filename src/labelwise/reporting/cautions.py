@@ -36,7 +36,7 @@ def _about_images(case: Case) -> Iterator[str]:
         yield f"Fewer than {FEW_OF_LABEL} test images of {count_phrase(len(rare), 'label')}: {listing(rare, 6)}."
     if case.test_set.unlabelled:
         yield f"{case.test_set.unlabelled} test images without a label are left out."
-    if case.test_set.shape and case.test_set.shape != case.classifier.shape:  # files are read at the shape of each
+    if case.test_set.shape and case.test_set.shape != case.classifier.shape:  # files can be read in any shape
         yield (
             f"The images have shape {list(case.test_set.shape)} and were resized to {list(case.classifier.shape)}; reading their "
             "files directly at that size may give different answers."

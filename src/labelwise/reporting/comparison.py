@@ -33,8 +33,8 @@ def compare(cases: Sequence[Case], seed: int, most: int) -> dict[str, Any]:
             for i, case in enumerate(cases)
             if case.verification
         ],
-        "mixed": int(partly_right.sum()),  # images that some answer right and others wrong
-        "disagreements": [_disagreement(cases, row) for row in rows.tolist()],  # the most confident of these
+        "mixed": int(partly_right.sum()),  # images that only some answer right
+        "disagreements": [_disagreement(cases, row) for row in rows.tolist()],  # the most confident of them
     }
 
 

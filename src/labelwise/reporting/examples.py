@@ -1,4 +1,4 @@
-"""Images of a report: the best and worst answers, with heat maps; file names where there are only features."""
+"""Example images of a report: the best and worst answers, with heat maps; file names for features."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from labelwise.reporting.pages import PageImage, page_image, percent
 from labelwise.support.errors import UnsupportedError
 from labelwise.tasks.explain import explain
 
-SIDE = 112  # of an image on the page
+SIDE = 112  # pixels of an image on the page
 
 
 class ExampleImage(NamedTuple):
-    """An image and its answer: captions and images, the answer, whether it is right, the true label, the file."""
+    """An image and its answer: captions, images, the answer, whether it is right, the true label, the file."""
 
     images: list[tuple[str, PageImage]]
     answer: str
@@ -27,7 +27,7 @@ class ExampleImage(NamedTuple):
 
 
 def examples(case: Case, most: int) -> tuple[list[ExampleImage], list[ExampleImage]]:
-    """Return the best and the worst answers: the most confident right ones, of many labels; the most confident wrong ones."""
+    """Return the best and worst answers: confident right ones of many labels, and the most confident wrong ones."""
     right = case.right.tolist()
     good = [row for row in np.argsort(-case.sure, kind="stable").tolist() if right[row]]
     first: dict[str, int] = {}
@@ -47,7 +47,7 @@ def _example(case: Case, row: int) -> ExampleImage:
 
 
 def _explained_labels(case: Case, row: int) -> list[str]:
-    """Return the labels of a heat map: the answer, and the true label to set it against where it is another.
+    """Return the labels of a heat map: the answer and, if different, the true label as contrast.
 
     Where several may be true, that of the worst answer, or the most probable one where all answers are right.
     """
@@ -76,7 +76,7 @@ def truth(case: Case, row: int) -> str:
 
 
 def small(images: Images, file: str) -> PageImage | None:
-    """Return an image as the page shows it; None where there are features instead, or nothing that can be read."""
+    """Return an image for the page; None for features or unreadable images."""
     shape = images.shape or SHAPE
     if len(shape) != 3 or shape[0] not in (1, 3, 4):
         return None
@@ -85,7 +85,7 @@ def small(images: Images, file: str) -> PageImage | None:
 
 
 def _images(case: Case, row: int, file: str) -> list[tuple[str, PageImage]]:
-    """Return the image and the heat map of its answer, if the model has one; nothing of features."""
+    """Return the image and the heat map of its answer, if the model has one; none for features."""
     scores = case.evaluation.scores[[row]]
     plain = small(case.evaluation.split.images.select([row]), file)
     if plain is None:

@@ -1,4 +1,4 @@
-"""Figures only shown on the report page: reliability, confidence, outlier scores, the map of labels."""
+"""Figures of the report page only: reliability, confidence, outlier scores, the map of labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CalibrationFigures:
-    """Probabilities against the truth, before and after calibration; errors as ``calibration_errors`` names them."""
+    """Reliability before and after calibration; errors as in ``calibration_errors``."""
 
     errors_before: Mapping[str, float]
     errors_after: Mapping[str, float]
@@ -33,7 +33,7 @@ class CalibrationFigures:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UnknownFigures:
-    """Outlier scores of the test images ``[n]`` and of outliers ``[m]``, the limit, and the figures of telling them apart."""
+    """Outlier scores of test images ``[n]`` and outliers ``[m]``, the limit, and detection figures."""
 
     known: Floats
     outliers: Floats | None
@@ -47,7 +47,7 @@ class UnknownFigures:
 
 
 def answer_results(evaluation: Evaluation) -> tuple[NDArray[np.bool_], Floats]:
-    """Return whether each image is answered right, and the probability of the answer ``[n]``.
+    """Return whether each answer is right, and its probability ``[n]``.
 
     Where several labels may be true, all answers must be right, and the least probable of them counts.
     """
@@ -61,7 +61,7 @@ def answer_results(evaluation: Evaluation) -> tuple[NDArray[np.bool_], Floats]:
 
 
 def answer_errors(evaluation: Evaluation) -> Floats:
-    """Return how far each probability of a yes is from the truth ``[n, k]``; 0 for labels that the data do not know."""
+    """Return the error of each yes probability ``[n, k]``; 0 for labels missing in the data."""
     scores, truths = evaluation.asked_labels()
     columns = [evaluation.classifier.labels.index(name) for name in scores.classifier.labels.names]
     errors = np.zeros_like(np.asarray(evaluation.scores.yes))
@@ -70,7 +70,7 @@ def answer_errors(evaluation: Evaluation) -> Floats:
 
 
 def calibration(evaluation: Evaluation, result: ClosedResult | MultilabelResult | None) -> CalibrationFigures:
-    """Return probabilities against the truth; the result holds the errors after calibration."""
+    """Return reliability, with the errors after calibration."""
     after, truth = evaluation.asked_labels() if evaluation.multilabel else evaluation.labelled()
     before = uncalibrated(after)
 
@@ -99,7 +99,7 @@ def unknown(evaluation: Evaluation, result: OutlierResult | None) -> UnknownFigu
 
 
 def training_estimate(classifier: Classifier) -> Mapping[str, Any] | None:
-    """Return what training images, each left out, or validation images said of it when it was fitted, with ``how`` in words."""
+    """Return the estimate stored at fitting, by leave-one-out or validation images, with ``how`` in words."""
     words = {"leave_one_out": "training images (by leave-one-out)", "validation": "validation images"}
     summary = classifier.origin.summary
     origin = {"labels_by": summary.get("labels_by", "")}
@@ -107,7 +107,7 @@ def training_estimate(classifier: Classifier) -> Mapping[str, Any] | None:
 
 
 def plane(evaluation: Evaluation) -> Floats:
-    """Return where labels lie ``[k, 2]``: the two directions in which their embeddings differ most."""
+    """Return positions of labels ``[k, 2]``: the two principal components of their embeddings."""
     embeddings = evaluation.classifier.label_embeddings
     points = np.asarray(embeddings, np.float64).reshape(len(embeddings), -1)
     if len(points) < 3 or points.shape[1] < 2:

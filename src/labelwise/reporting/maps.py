@@ -1,4 +1,4 @@
-"""Two plots of labels: the confusion matrix, and a map of label embeddings with names."""
+"""Two plots of labels: the confusion matrix, and a map of label embeddings."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -12,17 +12,17 @@ from labelwise.reporting.case import Case
 from labelwise.reporting.svg import COLOURS, frame, words
 
 Counts = NDArray[np.int64]
-NAMED = 40  # labels up to which the matrix has names and each cell a title
-MOST = 15  # confusions that are listed
-COUNTED = 12  # labels up to which cells show counts
+NAMED = 40  # most labels for a matrix with names and a title per cell
+MOST = 15  # listed confusions
+COUNTED = 12  # most labels for cells with counts
 LEVELS = 6
-MAP, LARGE_MAP, EDGE = (640, 420), (980, 700), 14  # the size of the map, that of many labels, and its margin
-MANY, MAPPED = 60, 400  # labels from which the map is large, and that are on it, at most
-LETTER, LINE = 6.1, 13  # the width and height of a letter of the map
+MAP, LARGE_MAP, EDGE = (640, 420), (980, 700), 14  # size of the map, size for many labels, and margin
+MANY, MAPPED = 60, 400  # least labels for the large size, and most labels on a map
+LETTER, LINE = 6.1, 13  # width and height of a letter
 
 
 def confusions(case: Case) -> dict[str, Any] | None:
-    """Return the confusions of a case; None where several labels may be true.
+    """Return the confusions of a case; None if several labels may be true.
 
     Names are in their order where they have one; ``most`` has the true label, the answer, how often, and of how many images.
     """
@@ -40,7 +40,7 @@ def confusions(case: Case) -> dict[str, Any] | None:
 
 
 def matrix(counts: Counts, names: Sequence[str]) -> Markup:
-    """Return counts ``[k, k]`` of true labels (rows) and answers: the darker, the larger the share of the row."""
+    """Plot counts ``[k, k]`` of true labels (rows) and answers; darker cells have a larger share of the row."""
     k, has_names = len(names), len(names) <= NAMED
     side = 30 if k <= COUNTED else 15 if has_names else max(2.0, 480 / k)
     left = min(320.0, 14 + LETTER * max(map(len, names))) if has_names else 40.0
@@ -55,7 +55,7 @@ def matrix(counts: Counts, names: Sequence[str]) -> Markup:
 
 
 def _named_cells(counts: Counts, names: Sequence[str], corner: tuple[float, float, float]) -> str:
-    """Return cells with titles; ``corner`` is the left, the top and the side of the first."""
+    """Draw cells with titles; ``corner`` is left, top and side of the first."""
     left, top, side = corner
     cells, totals = "", counts.sum(1).tolist()
     for row, column in np.argwhere(counts).tolist():
@@ -73,7 +73,7 @@ def _named_cells(counts: Counts, names: Sequence[str], corner: tuple[float, floa
 
 
 def _cells(counts: Counts, _: Sequence[str], corner: tuple[float, float, float]) -> str:
-    """Return the cells of many labels, those of like shares in one path."""
+    """Draw the cells of many labels, one path per shade."""
     left, top, side = corner
     levels = np.ceil(counts / np.maximum(counts.sum(1, keepdims=True), 1) * LEVELS).astype(int)
     paths: defaultdict[tuple[bool, int], list[str]] = defaultdict(list)
@@ -87,7 +87,7 @@ def _cells(counts: Counts, _: Sequence[str], corner: tuple[float, float, float])
 
 
 def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator[str]:
-    """Yield the names next to and above the cells, of many labels some numbers."""
+    """Yield the names along the matrix, or numbers for many labels."""
     left, top, side = corner
     k, most = len(names), int((left - 10) / LETTER)
     if k > NAMED:
@@ -102,7 +102,7 @@ def _names(names: Sequence[str], corner: tuple[float, float, float]) -> Iterator
 
 
 def label_map(points: NDArray[np.floating], names: Sequence[str], unseen: Collection[str] = ()) -> tuple[Markup, int]:
-    """Return the map of labels at points ``[k, 2]``, unseen ones in another colour, and how many names have no room."""
+    """Plot labels at points ``[k, 2]``, unseen ones in another colour; also return the number of names without room."""
     points, names = points[:MAPPED], names[:MAPPED]
     low, high = points.min(0), points.max(0)
     share = (points - low) / np.maximum(high - low, 1e-12)
@@ -129,7 +129,7 @@ Box = tuple[float, float, float, float]
 
 
 def _free_spot(point: tuple[float, float], name: str, boxes: Sequence[Box], size: tuple[int, int]) -> Box | None:
-    """Return a box next to a point where a name fits and covers nothing; None if there is none."""
+    """Return a free box for a name next to a point, or None."""
     x, y = point
     wide = LETTER * len(name)
     above, below, middle = y - 5 - LINE, y + 4, x - wide / 2

@@ -1,4 +1,4 @@
-"""The model card of a classifier: Markdown under metadata in YAML, as model hubs show it, written from what the classifier knows."""
+"""The model card of a classifier, from its record: Markdown with YAML metadata, as model hubs show it."""
 
 import json
 import re
@@ -11,17 +11,17 @@ from labelwise.core.classifier import Classifier
 from labelwise.reporting.pages import percent
 from labelwise.support.text import visible
 
-LISTED = 200  # labels that a card names
+LISTED = 200  # labels listed on a card
 CARD = "README.md"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardWords:
-    """What only a person can say of a classifier."""
+    """Facts that the classifier cannot know."""
 
     licence: str = ""  # an SPDX name such as apache-2.0 or cc-by-4.0
     use: str = ""  # what it is meant for
-    data: str = ""  # where its images come from
+    data: str = ""  # origin of the training images
 
 
 def model_card(classifier: Classifier, repository: str, words: CardWords | None = None) -> str:
@@ -33,7 +33,7 @@ def model_card(classifier: Classifier, repository: str, words: CardWords | None 
 
 
 def _metadata(classifier: Classifier, name: str, words: CardWords) -> str:
-    """Return the metadata; JSON values are YAML, too."""
+    """Return the metadata; JSON values are valid YAML."""
     estimate = _estimate(classifier.origin.summary)
     entries: dict[str, Any] = {
         "library_name": "labelwise",
@@ -51,7 +51,7 @@ def _metadata(classifier: Classifier, name: str, words: CardWords) -> str:
 
 
 def _estimate(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the estimated accuracy on new images, unless no person chose the labels."""
+    """Return the estimated accuracy on new images, if a person assigned the labels."""
     if summary.get("labels_by"):
         return None
     for key, basis in (("leave_one_out", "leave-one-out"), ("validation", "validation images")):
@@ -150,5 +150,5 @@ def _labels(classifier: Classifier) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown shows unchanged, in one line."""
+    """Escape a text for Markdown, on one line."""
     return re.sub(r"([\\`*_{}\[\]<>#|!])", r"\\\1", visible(" ".join(str(text).split())))

@@ -7,8 +7,8 @@ from labelwise.evaluation.naming import ClusterImages, NamedCluster
 from labelwise.images.sheets import thumbnail
 from labelwise.reporting.pages import page_image, render
 
-SIDE = 96  # of an image on the page
-DOUBTFUL, APART, OFF = 0.5, 0.7, 1.5  # what is pointed out: certainty and togetherness below, sizes this factor off
+SIDE = 96  # pixels of an image on the page
+DOUBTFUL, APART, OFF = 0.5, 0.7, 1.5  # thresholds of doubts: certainty, cohesion, and factor of the expected size
 
 
 def naming_page(
@@ -18,7 +18,7 @@ def naming_page(
     images: Mapping[int, Any],
     files: Sequence[str],
 ) -> str:
-    """Return the page as HTML, with those images ``[c, h, w]`` (bytes) inside it that are given by row; without, files are listed.
+    """Return the page as HTML, with the images ``[c, h, w]`` (bytes) given by row; other images are listed by file name.
 
     Clusters come in the order of the page; ``examples`` has the rows to show of each, by its number.
     """

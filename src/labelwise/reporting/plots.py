@@ -15,14 +15,14 @@ from labelwise.reporting.svg import Axis, Plot, Series, draw, range_of, round_va
 from labelwise.support.text import FIGURES
 
 BARS = 30
-POINTS = 200  # of a curve, at most
-STAGES = 6  # that are drawn, at most
+POINTS = 200  # most points of a curve
+STAGES = 6  # most curves
 SHARES = (0, 0.25, 0.5, 0.75, 1)
 ERRORS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 
 def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) -> Plot:
-    """Return a reliability diagram of lines, each a name, bins and a colour; ``several`` labels get a yes or no each."""
+    """Plot reliability lines, each a name, bins and a colour; ``several`` labels are yes/no questions."""
     labels = ("probability of a yes", "share of yes") if several else ("probability of the answer", "answers right")
     ideal = Series(points=[(0, 0), (1, 1)], name="perfect calibration", colour=5, dashed=True)
     x, y = (Axis(label=label, form="percent", ticks=SHARES) for label in labels)
@@ -31,7 +31,7 @@ def reliability(lines: Sequence[tuple[str, Reliability, int]], several: bool) ->
 
 
 def _bins(name: str, bins: Reliability, colour: int) -> Series:
-    """Return the full bins with their 95 % intervals; a dot is larger where there are more answers."""
+    """Return nonempty bins with 95 % intervals; larger dots have more answers."""
     full = bins.count > 0
     points = list(zip(bins.confidence[full].tolist(), bins.accuracy[full].tolist(), strict=True))
     counts = bins.count[full].tolist()
@@ -45,7 +45,7 @@ def _bins(name: str, bins: Reliability, colour: int) -> Series:
 
 
 def promised_errors(result: PromiseResult) -> Plot:
-    """Return measured over promised shares of wrong answers."""
+    """Plot measured against promised error rates."""
     points = [(entry.promise, entry.wrong, entry.interval) for entry in result.errors]
     return _promise_plot(
         points, "wrong answers", 0, max(max(entry.promise, entry.interval[1]) for entry in result.errors) * 1.1
@@ -53,7 +53,7 @@ def promised_errors(result: PromiseResult) -> Plot:
 
 
 def promised_lists(result: PromiseResult) -> Plot:
-    """Return measured over promised shares of lists with the right label."""
+    """Plot measured against promised list coverage."""
     points = [(entry.promise, entry.covered, entry.interval) for entry in result.lists]
     return _promise_plot(
         points, "lists with the right label", min(0.75, *(entry.interval[0] for entry in result.lists)), 1
@@ -79,7 +79,7 @@ def _promise_plot(
 
 
 def outlier_scores(figures: UnknownFigures) -> Plot:
-    """Return the histogram of outlier scores with the limit; the last bar includes larger scores."""
+    """Plot the histogram of outlier scores with the limit; the last bar includes larger scores."""
     kinds = [("test images of known labels", figures.known, 0)]
     if figures.outliers is not None:
         kinds.append(("unknown images", figures.outliers, 1))
@@ -100,7 +100,7 @@ def outlier_scores(figures: UnknownFigures) -> Plot:
 
 
 def seen_over_unseen(result: ZeroShotResult) -> Plot:
-    """Return the curve of both accuracies for every gap, with no gap and the chosen gap marked."""
+    """Plot both accuracies for every gap, with no gap and the chosen gap marked."""
     curve = list(zip(result.curve.unseen.tolist(), result.curve.seen.tolist(), strict=True))
     point_without_gap = (result.unseen_without_gap, result.seen_without_gap)
     caption = f"chosen gap {result.gap:.3g}"
@@ -116,7 +116,7 @@ def seen_over_unseen(result: ZeroShotResult) -> Plot:
 
 
 def det(curves: Sequence[tuple[str, float, DetCurve, int]]) -> Plot:
-    """Return DET curves on axes of normal deviates, each a name, an equal error rate, the curve and a colour."""
+    """Plot DET curves on normal-deviate axes, each a name, an equal error rate, the curve and a colour."""
     x, y = (
         Axis(label=label, low=ERRORS[0], high=ERRORS[-1], ticks=ERRORS, form="percent", probit=True)
         for label in ("different pairs called the same", "same pairs missed")
@@ -139,7 +139,7 @@ def _errors(name: str, eer: float, curve: DetCurve, colour: int) -> list[Series]
 
 
 def training(log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the name of each stage in a training log, its loss, and its validation figure if there is one."""
+    """Return the name of each training stage, its loss, and its validation figure if any."""
     stages: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for entry in log:
         if "loss" in entry and "epoch" in entry:

@@ -1,4 +1,4 @@
-"""Publish a classifier on a model hub: its folder, a model card, and on request the whole of it as one ONNX file."""
+"""Publish a classifier on a model hub: its folder, a model card, and optionally an ONNX file."""
 
 import tempfile
 from pathlib import Path

@@ -11,65 +11,65 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 380, 270
 LEFT, RIGHT, TOP, BOTTOM = 58, 20, 10, 40
-COLOURS = "abcdef"  # of the variables in the style of the page
+COLOURS = "abcdef"  # colour variables of the page style
 NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One side of a plot."""
+    """One axis of a plot."""
 
     label: str
     low: float = 0.0
     high: float = 1.0
-    ticks: tuple[float, ...] = ()  # values to write; round ones where none are given
-    form: Literal["number", "percent"] = "number"  # how a value is written
-    probit: bool = False  # places are normal deviates of shares, as DET curves have it
+    ticks: tuple[float, ...] = ()  # tick values; round values by default
+    form: Literal["number", "percent"] = "number"  # number format
+    probit: bool = False  # normal-deviate scale, for DET curves
 
     def place(self, value: float) -> float:
-        """Return where a value lies, 0 at the beginning and 1 at the end; what is beyond is brought to the edge."""
+        """Return the place of a value, from 0 to 1, clipped at the ends."""
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.probit:
             low, high, at = (NORMAL.inv_cdf(one) for one in (low, high, at))
         return (at - low) / (high - low) if high > low else 0.5
 
     def marks(self) -> tuple[float, ...]:
-        """Return the values to write along it."""
+        """Return the tick values."""
         return self.ticks or round_values(self.low, self.high)
 
     def words(self, value: float) -> str:
-        """Return a value as it is written."""
+        """Format a value."""
         return f"{100 * value:.3g} %" if self.form == "percent" else f"{value:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """Points of one kind; steps are an area down to the x axis, each as wide as to the next x."""
+    """A series of points; steps are areas down to the x axis, each as wide as the distance to the next x."""
 
-    points: Sequence[tuple[float, float]]  # those that are not finite are left out
-    name: str = ""  # in the legend; blank is not listed
-    colour: int = 0  # which of the colours of the page
+    points: Sequence[tuple[float, float]]  # infinite values and NaN are left out
+    name: str = ""  # legend entry; blank is not listed
+    colour: int = 0  # index of the page colour
     kind: Literal["line", "dots", "both", "steps"] = "line"
     dashed: bool = False
-    sizes: Sequence[float] = ()  # the radius of each dot
-    bars: Sequence[tuple[float, float]] = ()  # the ends of an error bar of each point
-    titles: Sequence[str] = ()  # what each dot says where a pointer rests on it
+    sizes: Sequence[float] = ()  # radius of each dot
+    bars: Sequence[tuple[float, float]] = ()  # ends of an error bar per point
+    titles: Sequence[str] = ()  # tooltip of each dot
 
     @property
     def letter(self) -> str:
-        """Its colour as the style of the page names it."""
+        """Its colour variable."""
         return COLOURS[self.colour % len(COLOURS)]
 
 
 class Plot(NamedTuple):
-    """A drawing, and the series that its legend lists."""
+    """A plot, and the series of its legend."""
 
     svg: Markup
     legend: tuple[Series, ...]
 
 
 def round_values(low: float, high: float, most: int = 5, *, integers: bool = False) -> tuple[float, ...]:
-    """Return about so many round values from low to high, which are whole numbers if asked for."""
+    """Return about ``most`` round values from low to high, integers on request."""
     if not high > low:
         return (low,)
     steps = (1, 2, 5, 10) if integers else (1, 2, 2.5, 5, 10)
@@ -83,7 +83,7 @@ def round_values(low: float, high: float, most: int = 5, *, integers: bool = Fal
 
 
 def range_of(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of an axis that holds all finite values with some room."""
+    """Return axis limits with some margin around all finite values."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return 0.0, 1.0
@@ -93,7 +93,7 @@ def range_of(values: Sequence[float]) -> tuple[float, float]:
 
 
 def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limit: tuple[float, str] | None = None) -> Plot:
-    """Return a plot; ``title`` says what it shows to those who do not see it, ``limit`` is where a line stands and its name."""
+    """Draw a plot; ``title`` is its text alternative, ``limit`` the position and name of a line."""
     inside = "".join([*_grid(x, y), *(_marks(line, x, y) for line in series), _limit(*limit, x) if limit else ""])
     return Plot(frame(inside, (WIDTH, HEIGHT), title), tuple(line for line in series if line.name))
 
@@ -101,7 +101,7 @@ def draw(series: Sequence[Series], x: Axis, y: Axis, *, title: str, limit: tuple
 def frame(
     inside: str, size: tuple[float, float], title: str, kind: str = "plot", width: tuple[float, float] | None = None
 ) -> Markup:
-    """Return an SVG element of a size in its own units and a width on the page, at least and at most, in pixels.
+    """Return an SVG element with a viewBox, and minimal and maximal width on the page in pixels.
 
     The title says what it shows to those who do not see it.
     """
@@ -113,7 +113,7 @@ def frame(
 
 
 def words(x: float, y: float, text: str, anchor: str = "middle", kind: str = "") -> str:
-    """Return a word at a place."""
+    """Return a word at a position."""
     attribute = f' class="{kind}"' if kind else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{attribute}>{escape(text)}</text>'
 

@@ -37,9 +37,7 @@ class Rows:
     weights: tuple[float, ...] = ()
     by: Grouping | None = None  # what to group by; None: the groups of the source, and lookalikes of image files
     skipped: tuple[Skipped, ...] = ()  # what could not be read
-    parents: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # the groups that hold labels, the nearest first
+    parents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # parents of the labels, nearest first
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", np.asarray(self.targets))
@@ -53,7 +51,7 @@ class Rows:
         return len(self.targets)
 
     def select(self, rows: Sequence[int]) -> "Rows":
-        """Return these rows only, in this order; the labels stay."""
+        """Select rows, in this order; the labels stay."""
         columns: dict[str, Any] = {
             column: tuple(getattr(self, column)[i] for i in rows) for column in COLUMNS if getattr(self, column)
         }
@@ -66,11 +64,11 @@ class Rows:
         )
 
     def present(self, rows: Sequence[int] | Array | slice = slice(None)) -> set[int]:
-        """Return the labels that these rows have."""
+        """Return the labels with rows."""
         return set(labels_present(self.targets[rows]))
 
     def without_absent(self) -> "Rows":
-        """Return the same without the labels that no row has."""
+        """Drop labels without rows."""
         present = sorted(self.present())
         if len(present) == len(self.names):
             return self
@@ -79,7 +77,7 @@ class Rows:
 
 
 def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] = ()) -> Rows:
-    """Return the rows of images with these labels (None: without), or of ``several`` labels each; their names are sorted."""
+    """Build rows of images with these labels (None: unlabelled), or of ``several`` labels each; names are sorted."""
     names = tuple(
         sorted({name for row_names in several for name in row_names} | {name for name in labels if name is not None})
     )
@@ -94,7 +92,7 @@ def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] 
 
 
 def as_labels(labels: Targets) -> Array:
-    """Return labels ``[n]`` as whole numbers or as text, or ``[n, k]`` as yes and no."""
+    """Return labels ``[n]`` as integers or text, or ``[n, k]`` as bools."""
     values: Array = np.asarray(labels)
     if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
         values = values.astype(np.str_)
@@ -108,7 +106,7 @@ def as_labels(labels: Targets) -> Array:
 
 
 def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
-    """Return the rows of images with these labels, as ``as_labels`` gives them: positions in ``names``, or names."""
+    """Build rows of images with labels from ``as_labels``: positions in ``names``, or names."""
     if values.dtype.kind == "b":
         if names is None or len(names) != values.shape[1]:
             raise UsageError(
@@ -142,13 +140,13 @@ def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
 
 Numbers = npt.NDArray[np.int64]
 VARIABLE = "LABELWISE_SHARDS_GB"
-DISK = 8.0  # gigabytes of copies of shards that are kept at a time, unless the variable says otherwise
-FILES = 64  # blocks that are open at a time
+DISK = 8.0  # default limit in gigabytes for copies of shards
+FILES = 64  # most open blocks
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Block:
-    """Rows that are fetched together."""
+    """Rows fetched together."""
 
     rows: int
     fetch: Callable[[], "Content"]
@@ -156,16 +154,16 @@ class Block:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Content:
-    """A file of this machine, and the position of each row's image in it; its size is -1 if there is none."""
+    """A local file and the position of each row's image in it; size -1 without an image."""
 
     file: BinaryIO
     starts: Numbers
     sizes: Numbers
-    disk_bytes: int = 0  # bytes of disk that it takes, because it is a copy
+    disk_bytes: int = 0  # disk space, if it is a copy
 
 
 class Blocks:
-    """The contents of all rows of some blocks, one after another; several threads may ask."""
+    """The contents of the rows of several blocks, thread-safe."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = blocks
@@ -181,10 +179,10 @@ class Blocks:
                 raise UsageError(f"{VARIABLE} must be a number of gigabytes above 0; given {words!r:.40}.")
 
     def __reduce__(self) -> "tuple[type[Blocks], tuple[Sequence[Block]]]":
-        return Blocks, (self._blocks,)  # another process opens blocks itself
+        return Blocks, (self._blocks,)  # other processes open blocks themselves
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
-        """Return the content of each image; empty if there is none."""
+        """Return the content of each image; empty without an image."""
         at = np.asarray(rows, np.int64)
         places = np.searchsorted(self._first, at, "right") - 1
         contents = [b""] * len(at)
@@ -198,7 +196,7 @@ class Blocks:
         return contents
 
     def _content(self, place: int) -> Content:
-        """Return an open block; those used longest ago are closed where too many are."""
+        """Open a block; the least recently used ones are closed if there are too many."""
         if place in self._open:
             self._open.move_to_end(place)
             return self._open[place]

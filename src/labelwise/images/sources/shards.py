@@ -1,4 +1,4 @@
-"""A data set from shards, which may be more than memory or a disk holds: WebDataset tar files, or Parquet files with a column of images.
+"""A data set from shards, which may exceed memory and disk: WebDataset tar files, or Parquet files with images.
 
 What is said of each image is read at once, the images when they are asked for. Splits are named by the data
 (``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that are in
@@ -44,7 +44,7 @@ EMPTY = "there is no image in this row, or it is too large."
 def shards(
     source: str | Path, *, size: int | None = None, seed: int = 0, strict: bool = False, group: Grouping | None = None
 ) -> Dataset:
-    """Return the images of shards: a tar or Parquet file, a folder of them, a pattern, or an address of any store that fsspec knows.
+    """Load the images of shards: a tar or Parquet file, a folder or pattern of them, or any address that fsspec supports.
 
     ``size``, ``seed`` and ``strict`` are as for ``folder``. Images stay together by a ``group`` that the shards name; a search for lookalikes reads
     every image again, so it is optional.
@@ -72,13 +72,13 @@ class ShardImages(StoredImages):
         self._contents = Blocks(index.blocks)
 
     def contents(self, rows: Sequence[int]) -> list[Content | Unreadable]:
-        """Return the file of each, or that there is none."""
+        """Return the file of each image, or that there is none."""
         contents = (content or Unreadable(EMPTY) for content in self._contents.read(rows))
         return [part_of(content, self._every[row]) for content, row in zip(contents, rows, strict=True)]
 
 
 def shard_images(source: str | Path) -> ShardImages:
-    """Return the images of shards, or the one that is named so: ``birds.tar/owl/1.jpg``."""
+    """Return the images of shards, or a single one: ``birds.tar/owl/1.jpg``."""
     shard, name = in_shard(address(source))
     index, part = _read_index(shard), name.removeprefix(file_of(name))
     images = ShardImages(replace(index, names=[f"{image_id}{part}" for image_id in index.names]))
@@ -86,14 +86,14 @@ def shard_images(source: str | Path) -> ShardImages:
 
 
 def tar_images(shard: TarShard, shape: tuple[int, ...] | None) -> ShardImages:
-    """Return the images of a tar file, each by the name of its sample, which may be a crop."""
+    """Return the images of a tar file by sample name, which may be a crop."""
     names = [f"{shard.address}/{sample.name}" for sample in shard.samples]
     return ShardImages(_Index(names, blocks=[shard.block()]), shape)
 
 
 @dataclass(frozen=True, eq=False)
 class _Index:
-    """All that is known of images before they are read."""
+    """The index of images: their data apart from pixels."""
 
     names: list[str] = field(default_factory=list)
     cells: dict[str, list[str]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class _Index:
     skipped: list[Skipped] = field(default_factory=list)
 
     def add(self, other: "_Index") -> None:
-        """Add the rows of another; a column that one of both does not have is blank there."""
+        """Append the rows of another index; missing columns become blank."""
         for name in dict.fromkeys([*self.cells, *other.cells]):
             column = self.cells.setdefault(name, [""] * len(self.names))
             column += other.cells.get(name, [""] * len(other.names))
@@ -123,14 +123,14 @@ def _read_index(word: str) -> _Index:
     splits = [_split_name(address) for address in addresses]
     own_rows = range(current_group().rank, len(addresses), current_group().world)
     mine = {i: _read_one(addresses[i], classes, splits[i] if all(splits) else None) for i in own_rows}
-    every = {i: address for part in all_gather(mine) for i, address in part.items()}  # several processes read some each
+    every = {i: address for part in all_gather(mine) for i, address in part.items()}  # processes share the reading
     for i in range(len(addresses)):
         index.add(every[i])
     return index
 
 
 def _read_one(shard: str, classes: Sequence[str], split: str | None) -> _Index:
-    """Return the index of one shard, of a split where its images name none."""
+    """Return the index of one shard; ``split`` applies to images that name none."""
     if is_shard(shard, TAR):
         index = _of_tar(read_tar(shard), classes)
     else:
@@ -151,7 +151,7 @@ def _of_tar(shard: TarShard, classes: Sequence[str]) -> _Index:
 
 
 def _with_labels(shard: TarShard, classes: Sequence[str]) -> tuple[list[TarSample], list[Skipped]]:
-    """Return the samples with their labels by name, and those that have none though others do."""
+    """Return the samples with label names, and unlabelled samples if others have labels."""
     if not any({"label", "labels"} & set(sample.cells) for sample in shard.samples):
         places = label_places([sample.name for sample in shard.samples])
         if len(places) < len(shard.samples):
@@ -174,7 +174,7 @@ def _in_folder(sample: TarSample, label: str, split: str) -> TarSample:
 
 
 def _class_names(shard: str) -> list[str]:
-    """Return the names of labels in their order, from a file next to a shard."""
+    """Return the label names in order, from a file next to a shard."""
     home, slash, _ = shard.rpartition("/")
     file = f"{home}{slash}{CLASSES}"
     if not is_remote(file) and not Path(file).is_file():
@@ -189,7 +189,7 @@ def _class_names(shard: str) -> list[str]:
 
 
 def _split_name(shard: str) -> str | None:
-    """Return the split that a shard names: by how its name begins, or by its folder."""
+    """Return the split in a shard's name: its prefix, or its folder."""
     *_, home, name = ("", *shard.split("/"))
     first = re.split(r"[-_.]", name.casefold())[0]
     return SPELLINGS.get(first) or SPELLINGS.get(home.casefold())

@@ -1,4 +1,4 @@
-"""WebDataset shards: tar files in which the members of one sample follow each other under one name, ``0001.jpg``, ``0001.cls``, ``0001.json``.
+"""WebDataset shards: tar files with consecutive members per sample, ``0001.jpg``, ``0001.cls``, ``0001.json``.
 
 Read with the standard library, not the package webdataset: a row is read again by its position, which that package does not give.
 Nothing is ever unpacked to disk. Only regular members count; links, devices and sparse members do not.
@@ -20,21 +20,21 @@ from labelwise.images.sources.rows import Block, Content, Numbers
 from labelwise.support.errors import DataError
 from labelwise.support.files import MAX_BYTES
 
-HEADER = 2**20  # bytes at most that the header of a member may take, and what is written about an image
+HEADER = 2**20  # largest member header, and largest metadata of an image, in bytes
 MARKS = ("label", "labels", "split", "domain", "group")  # keys of a sample's JSON, apart from texts
 TEXTS = ("text", "texts", "caption")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TarSample:
-    """What a shard holds of one image."""
+    """One sample of a shard."""
 
     key: str  # its name without suffix
-    name: str  # of the image
-    start: int  # position of the image
-    size: int  # bytes of it
+    name: str  # suffix of the image
+    start: int  # offset of the image
+    size: int  # its bytes
     cells: dict[str, str] = field(default_factory=dict)  # cells: label or labels, split, domain, group, text_0, ...
-    number: int | None = None  # of its label, where that is a number (``.cls``)
+    number: int | None = None  # numeric label (``.cls``)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,10 +44,10 @@ class TarShard:
     address: str
     samples: tuple[TarSample, ...]
     skipped: tuple[Skipped, ...]
-    stamp: tuple[int, ...]  # size and time of the file when it was read
+    stamp: tuple[int, ...]  # size and modification time when the file was read
 
     def block(self) -> Block:
-        """Return what fetches its images, which holds no sample."""
+        """Return a function that reads its images; it holds no sample."""
         starts, sizes = (
             np.array([getattr(sample, name) for sample in self.samples], np.int64) for name in ("start", "size")
         )
@@ -56,7 +56,7 @@ class TarShard:
 
 @dataclass(frozen=True, eq=False)
 class _Fetch:
-    """Opens a shard whose images are known by position and size; plain values, which can be sent to other processes."""
+    """Open a shard with known offsets and sizes of images; picklable."""
 
     address: str
     stamp: tuple[int, ...]
@@ -73,7 +73,7 @@ class _Fetch:
 
 
 class _Headers:
-    """A file as ``tarfile`` reads it: headers of a decent size, never what members hold."""
+    """A file for ``tarfile``: reads headers of limited size, and no member contents."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -91,7 +91,7 @@ class _Headers:
 
 
 def read_tar(address: str) -> TarShard:
-    """Return the samples of a tar file, which is gone through once, member by member; images are not read."""
+    """Read the samples of a tar file in one pass, without the images."""
     skipped: list[Skipped] = []
     with open_shard(address) as file:
         stamp = stamp_of(file, address)
@@ -100,7 +100,7 @@ def read_tar(address: str) -> TarShard:
 
 
 def stamp_of(file: BinaryIO, address: str) -> tuple[int, ...]:
-    """Return what identifies a version of a shard; for a copy only the size."""
+    """Return the version of a shard; for a copy, only the size."""
     stat = os.fstat(file.fileno())
     return (stat.st_size,) if is_copied(address) else (stat.st_size, stat.st_mtime_ns)
 
@@ -124,12 +124,12 @@ def _samples(file: BinaryIO, address: str, skipped: list[Skipped]) -> Iterator[T
 
 
 def tar_members(file: BinaryIO, address: str, skipped: list[Skipped]) -> Iterator[tarfile.TarInfo]:
-    """Yield the regular members that people see; a file that is no tar file is an error, one that ends too early is reported."""
+    """Yield visible regular members; raise an error for other files, report truncated ones."""
     size = os.fstat(file.fileno()).st_size
     try:
         with tarfile.open(fileobj=_Headers(file), mode="r:", errorlevel=0) as tar:  # type: ignore[call-overload]
             while (member := tar.next()) is not None:
-                tar.members = []  # or it would keep all
+                tar.members = []  # otherwise it would keep all members
                 if member.isdir() or any(is_hidden(part) for part in member.name.split("/") if part != "."):
                     continue
                 if not member.isreg() or member.issparse():
@@ -148,7 +148,7 @@ def tar_members(file: BinaryIO, address: str, skipped: list[Skipped]) -> Iterato
 
 
 def sample_key(name: str) -> str:
-    """Return the name of a sample: that of a member up to the first dot after its folders."""
+    """Return the name of a sample: the member name up to the first dot of its file name."""
     folder, slash, file = name.rpartition("/")
     return folder + slash + file.partition(".")[0]
 
@@ -185,7 +185,7 @@ def _text(file: BinaryIO, member: tarfile.TarInfo) -> str:
 
 
 def _cells(text: str) -> dict[str, str]:
-    """Return what the JSON of a sample says, as the cells of a table; other entries mean nothing here."""
+    """Return the cells in a sample's JSON; other entries are ignored."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
