@@ -1,4 +1,4 @@
-"""Data (``lw.data``): sources, splits, what is known about labels, and augmentation."""
+"""Data (``lw.data``): sources, splits, label descriptions, and augmentation."""
 
 from typing import TYPE_CHECKING
 

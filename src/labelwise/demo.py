@@ -85,7 +85,7 @@ def _own_images(console: Console, data: Dataset, name: str, out: Path) -> None:
         _write_images(own[:3] if label == name else own[:PHOTOS], examples if label == name else photos / label)
         _write_images(others[:2], inbox, f"{label} ")
     console.print(
-        f"Drawn birds stand for photos: {SPECIES} species with {PHOTOS} JPEG files each in [bold]{photos}[/], new ones in "
+        f"Drawn birds represent photos: {SPECIES} species with {PHOTOS} JPEG files each in [bold]{photos}[/], new ones in "
         f"[bold]{inbox}[/], and three of another species, the {name}."
     )
     _type(console, "fit", photos, "--out", model)

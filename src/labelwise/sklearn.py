@@ -175,7 +175,7 @@ class LabelwiseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _chosen(encoder: str, images: Images) -> str:
-    """Return the name of an encoder; that of ``lw.fit`` for these images in place of "auto"."""
+    """Return the name of an encoder; "auto" is the choice of ``lw.fit`` for these images."""
     return encoder_name(len(images)) if encoder == "auto" else encoder
 
 
@@ -200,7 +200,7 @@ class _Examples:
 
 
 def _checked(count: int, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Array, Array]:
-    """Return the label and the weight of each of so many images, checked as scikit-learn does."""
+    """Return the label and the weight of each of ``count`` images, checked as scikit-learn does."""
     labels = column_or_1d(y, warn=True)
     check_classification_targets(labels)
     weights = np.ones(len(labels))

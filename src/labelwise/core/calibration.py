@@ -268,7 +268,7 @@ class Familiarity:
         nearest: bool = False,
         sign_weights: tuple[float, float] = (1.0, 1.0),
     ) -> Self:
-        """Return it with the rule under which the share ``keep`` of these held-out known images, of weights ``[n]``, counts as known."""
+        """Return a copy with the rule under which the share ``keep`` of these held-out known images, of weights ``[n]``, counts as known."""
         signs = np.stack(self._signs(scores, nearest=nearest), 1)
         centre = np.average(signs, 0, weights)
         spread = np.maximum(np.sqrt(np.average((signs - centre) ** 2, 0, weights)), 1e-6)

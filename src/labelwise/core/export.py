@@ -135,7 +135,7 @@ def _encoder(encoder: OnnxEncoder, onnx: Any) -> Any:
     if versions != {OPSET}:
         try:
             model = import_module("onnx.version_converter").convert_version(model, OPSET)
-        except Exception as error:  # it has no class of errors of its own
+        except Exception as error:  # it has no error class
             reason = str(error).strip().splitlines()[0]
             raise UnsupportedError(f"{encoder.name} cannot be converted to ONNX version {OPSET}: {reason}") from error
     return import_module("onnx.compose").add_prefix(model, "encoder/")

@@ -11,7 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from labelwise.core.arrays import sigmoid, softmax, softplus
 from labelwise.images.dataset import truth_table
 
-MOST_PAIRS, FEWEST_ROWS = 2**23, 300  # at most so many pairs of image and label fit a map, but at least so many images
+MOST_PAIRS, FEWEST_ROWS = (
+    2**23,
+    300,
+)  # at most this many pairs of image and label are fitted, and at least this many images
 BLOCK = 2**15  # pairs that are computed at a time, so that they stay in the processor's cache
 MOST_STEPS = 100  # of Newton's method; a handful is usual
 SOFTEST = 1e-6  # the least inverse temperature, relative to the spread of scores: they say nothing, then
@@ -189,7 +192,7 @@ class LeaveOneOut:
     nearest: Array  # distance to the nearest training image of those that are remembered [n]
     usable: Array  # which rows say something: another image of their label is left [n] (bool)
     groups: Array  # images that were left out together have the same number [n]
-    # What a new image would find, for which none of its label was left out: the score of its own label [n], as certain as the others,
+    # What a new image would see with all images of its label in training: the score of the label [n], as certain as the others,
     # and how much less the margin to the best of these varies [n].
     own_scores: Array
     margin_ratio: Array
@@ -202,7 +205,7 @@ class LeavesOut(Protocol):
     """Statistics of a fit whose training images can be left out in closed form."""
 
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
-        """Return what is said of training images, each left out with all of its group, its copies alone, or its whole label.
+        """Return leave-one-out scores, leaving out each image with its group, its copies, or its whole label.
 
         Without its label an image is a stranger, and that label has the score -inf. No row at all where that cannot be said.
         """

@@ -1,6 +1,6 @@
 """Trace NumPy formulas into ONNX operations, so that each formula is written once.
 
-``Traced`` rows stand for the input of a graph. NumPy hands what is computed with them to the rows themselves (NEP 13 and NEP 18). Each
+``Traced`` rows represent the input of a graph. NumPy hands what is computed with them to the rows themselves (NEP 13 and NEP 18). Each
 operation becomes one of the graph. It is also done with a few rows, whose results tell shapes and types.
 """
 

@@ -166,7 +166,7 @@ class OnnxEncoder:
         session, fed = self._opened(), {self.card.input: np.ascontiguousarray(self.normalised(x))}
         try:
             results: list[Features] = session.run(list(outputs), fed)
-        except Exception as error:  # ONNX Runtime has no class of errors of its own
+        except Exception as error:  # ONNX Runtime has no error class
             raise DataError(f"ONNX Runtime cannot run {self.name}: {error}") from error
         self._check_features(results[0])
         return results
@@ -199,7 +199,7 @@ class OnnxEncoder:
                     self._check_names()
                 except LabelwiseError:
                     raise
-                except Exception as error:  # ONNX Runtime has no class of errors of its own
+                except Exception as error:  # ONNX Runtime has no error class
                     raise StoreError(f"ONNX Runtime cannot open {self.name}: {error}") from error
         return self._session
 

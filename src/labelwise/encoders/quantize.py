@@ -50,7 +50,7 @@ def quantized(encoder: Encoder, images: Images) -> OnnxEncoder:
                 before, after, _Reader(encoder, read), per_channel=True, activation_type=library.QuantType.QUInt8,
                 weight_type=library.QuantType.QInt8, op_types_to_quantize=kinds,
             )  # fmt: skip
-        except Exception as error:  # it has no class of errors of its own
+        except Exception as error:  # it has no error class
             raise StoreError(f"{encoder.name} cannot be converted to 8 bits: {error}") from error
         finally:
             root.setLevel(quiet)

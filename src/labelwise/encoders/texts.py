@@ -58,7 +58,7 @@ class TextNetwork:
         }
         try:
             (made,) = self._session.run([self.output], fed)
-        except Exception as error:  # ONNX Runtime has no class of errors of its own
+        except Exception as error:  # ONNX Runtime has no error class
             raise DataError(f"ONNX Runtime cannot run the text network: {error}") from error
         return np.asarray(made)
 

@@ -86,7 +86,7 @@ def all_new(evaluation: Evaluation) -> bool:
 def measure_verification(
     evaluation: Evaluation, *, scores: Sequence[By] = (), most: int = COMPARED, pairs: int = PAIRS, seed: int = 0
 ) -> dict[By, VerificationResult]:
-    """Return how well pairs of one label are told from others, by each score that the model knows, or by some."""
+    """Return how well same-label pairs are separated from others, by each score of the model or by some."""
     some, scores = _some(evaluation, most, seed), scores or known_scores(evaluation.classifier.head)
     return {by: evaluate_verification(some, by=by, most=pairs, seed=seed) for by in scores}
 

@@ -181,7 +181,7 @@ def _ordinal(result: Any) -> FigureTable:
 
 
 def _verification(results: Any) -> FigureTable:
-    """Return how well pairs of one label are told from others, by each score."""
+    """Return how well same-label pairs are separated from others, by each score."""
     forms = (("eer", percent), ("min_dcf", "{:.3f}".format), ("auroc", percent))
     return FigureTable(
         title=f"pairs of {next(iter(results.values())).images} images: the same label?",

@@ -27,7 +27,7 @@ TOLERANCE = 1e-2  # relative, of a fit that is repeated, maybe on another machin
 
 @dataclass(frozen=True, eq=False)
 class LeftOutAnswers:
-    """Which training images can be left out, and what is said of them then."""
+    """The training images with leave-one-out scores, and these scores."""
 
     rows: NDArray[np.int64]  # [m]
     scores: Scores  # [m, k]

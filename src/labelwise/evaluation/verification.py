@@ -1,4 +1,4 @@
-"""Verification: how well pairs of images of one label are told from pairs of different labels."""
+"""Verification: how well image pairs of one label are separated from pairs of different labels."""
 
 from dataclasses import dataclass, field
 

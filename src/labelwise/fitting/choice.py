@@ -272,7 +272,7 @@ class MethodChoice:
 
 
 def choose_method(data: Dataset) -> MethodChoice:
-    """Choose the method for this data from what is known about its labels."""
+    """Choose the method for this data by its label descriptions."""
     try:
         labels = describe_labels(data).labels
     except DataError:  # some label has no image with a sentence

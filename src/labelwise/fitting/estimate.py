@@ -137,7 +137,7 @@ SHARES = (
     1.0,
 )  # of the distance in the sum of both signs of a stranger
 FEW = 5  # images of a label that is left out, from about which on it counts fully
-FEW_LABELS = 5  # from about which on they say how well strangers are told
+FEW_LABELS = 5  # labels from which the weight is reliable
 SLACK = 0.001  # of an area, by which weights that are more even may be worse
 LEAST_LEFT_OUT = 3  # labels that are left out in turn to weigh the signs of a stranger
 MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
@@ -150,7 +150,7 @@ def calibrate_by_leave_one_out(
 
     Args:
         classifier: not calibrated yet.
-        fitted: what is known after its fit.
+        fitted: its fit, for leave-one-out.
         train: its training images.
         embeddings: of these ``[n, d]``.
         wish: which prior labels have.
@@ -179,7 +179,7 @@ def calibrate_by_leave_one_out(
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """What is known of the training images."""
+    """The training images: targets, weights and embeddings."""
 
     targets: Array  # [n]
     weights: Array  # how many images each counts as [n]

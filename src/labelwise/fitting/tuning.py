@@ -1,4 +1,4 @@
-"""When tuning an encoder pays: the rule, and what is said of it before and after. Measured: ``docs/results/tune.md``."""
+"""When tuning an encoder pays: the rule, and messages before and after. Measured: ``docs/results/tune.md``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from labelwise.core.classifier import Classifier
 from labelwise.methods.discriminant.tune import Trial
 
-WEAK = 0.75  # accuracy of the closed form on the encoder as it came: tuning pays below
+WEAK = 0.75  # accuracy of the closed form on the original encoder: tuning pays below
 FEWEST = 15  # images of a label from which on it pays
 
 
 def before_tuning(device: str, images_each: float) -> Iterator[str]:
-    """Yield what there is to say against tuning an encoder on a device, with so many images of a label, a line each, before it begins."""
+    """Yield warnings before tuning an encoder, one per line, by device and number of images per label."""
     if device == "cpu":
         yield "Tuning on a CPU does not pay: what takes seconds on a GPU takes many minutes (docs/tune.md)."
     if images_each < FEWEST:

@@ -11,5 +11,5 @@
 - ``formats/``: annotations of other tools. Each module yields records (file, box, labels, split, event); ``find`` recognises them.
 - ``decode/``: decodes one file to bytes. ``headers`` estimates the cost; ``workers`` decode large images in isolated processes.
 - ``split/``: rows of splits (``make``, ``divide``), groups (``grouping``, ``lookalikes``), ``leaks``, ``files``.
-- ``describe/``: what is known about labels. ``sets/``: embedded data. ``overview`` and ``sheets``: the data check.
+- ``describe/``: label descriptions. ``sets/``: embedded data. ``overview`` and ``sheets``: the data check.
 """

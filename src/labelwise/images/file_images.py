@@ -89,7 +89,7 @@ class StoredImages(Selection):
     def contents(self, rows: Sequence[int]) -> "Sequence[Content | Unreadable]":
         """Return the file of each row: its path, its bytes, an open image, or the reason why there is none.
 
-        An archive reads each only when it is asked for: all together may not fit in memory.
+        An archive reads each on demand, since all together may not fit in memory.
         """
 
     def remember(self, shape: tuple[int, ...], fit: Fit = "crop") -> None:
@@ -126,8 +126,7 @@ class StoredImages(Selection):
     def fingerprints(self) -> tuple[Array, dict[int, str]]:
         """Return the fingerprints ``[n, a]``, zeros if there is none, and why rows cannot be read.
 
-        Those that are remembered, or that the cache knows, are not decoded. The others are decoded once, also for what was asked
-        to be remembered.
+        Those that are remembered, or that the cache knows, are not decoded. The others are decoded once, also for ``remember``.
         """
         memory = self._prints[0] if self._prints else None
         missing = np.arange(len(self)) if memory is None else np.flatnonzero(~memory.ready[self.rows])
@@ -279,7 +278,7 @@ def _part(file: Content, frame: Frame) -> tuple[File | Moment | Image.Image, Fra
 
 
 def decode_both(file: Content, frame: Frame) -> tuple[Array, Print]:
-    """Return what ``decode`` does, and the fingerprint of the image; of a file both come of one decode unless a worker decodes."""
+    """Decode an image and compute its fingerprint, from one decoding unless a worker decodes."""
     whole, part = _part(file, frame)
     looks = part.fingerprinted
     if part != looks and not isinstance(whole, Image.Image | Moment):

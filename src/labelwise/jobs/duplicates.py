@@ -2,7 +2,7 @@
 
 First the looks of all are written, by a job like any other (``looks``). Then images are divided into cells of near ones, by halves along the
 direction in which they vary most, and a block is a cell, compared with itself and with those cells after it that its images may reach. Of images
-whose looks are equal to the last bit, the first stands for all.
+whose looks are equal to the last bit, the first represents all.
 """
 
 import hashlib

@@ -61,7 +61,7 @@ class Job(Parts):
         return f"the images from {self.blocks[block][0]} to {self.blocks[block][-1]}"
 
     def open(self, threads: int) -> "Classifier | None":
-        """Return the classifier in a process of its own, which keeps no features: they are in the answers, or of no use."""
+        """Return the classifier of a worker process, which caches no features: they are in the answers, or of no use."""
         os.environ["LABELWISE_CACHE"] = "off"
         from labelwise.core.load import load
 

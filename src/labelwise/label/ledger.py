@@ -24,7 +24,7 @@ class Ledger:
     names: list[str] = field(default_factory=list)
     targets: Ints = field(init=False)  # the label of each image, NO_LABEL or UNKNOWN [n]
     batches: Ints = field(init=False)  # the number of the action that labelled each image [n]
-    checks: dict[int, int] = field(default_factory=dict)  # images of the random stream, and what was said of each
+    checks: dict[int, int] = field(default_factory=dict)  # images of the random stream, and the answers about them
     again: dict[int, tuple[int, list[int]]] = field(
         default_factory=dict
     )  # checks in doubt: when to ask again, answers so far

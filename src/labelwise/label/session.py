@@ -138,7 +138,7 @@ class Session:
 
         Args:
             precision: share of guesses to be right. Random images show which guesses reach it; until then, no guess counts.
-            min_probability: of a guess, in place of a share that is shown to be right.
+            min_probability: of a guess, instead of a share that is shown to be right.
         """
         if min_probability is not None and not 0 <= min_probability <= 1:
             raise UsageError(f"The least probability must be between 0 and 1; given {min_probability}.")

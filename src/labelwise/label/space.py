@@ -2,7 +2,7 @@
 
 Neighbours mostly share a label, so their differences show how images of one label vary. Whitening by the covariance of these
 differences is discriminant analysis without labels, like Hinneburg et al. and "relevant component analysis" (Bar-Hillel
-et al., JMLR 6, 2005) with neighbours in place of known pairs.
+et al., JMLR 6, 2005) with neighbours instead of known pairs.
 """
 
 from dataclasses import dataclass

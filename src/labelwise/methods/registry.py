@@ -1,4 +1,4 @@
-"""Methods by name. A class is imported when its method is asked for."""
+"""Methods by name. A class is imported on first use."""
 
 from collections import UserDict
 from functools import cache

@@ -48,7 +48,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Sentence:
-    """What a gallery is searched for in place of an image."""
+    """A sentence query, instead of an image."""
 
     classifier: Classifier
     text: str

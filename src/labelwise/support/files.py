@@ -132,7 +132,7 @@ def json_size(content: bytes) -> int:
 
 
 class _Unpacked(io.RawIOBase):
-    """What comes out of a gzip file, counted on the way because headers may lie."""
+    """The content of a gzip file, counted while reading because headers may lie."""
 
     def __init__(self, stream: BinaryIO, file: str | Path) -> None:
         self._file, self._packed = file, stream

@@ -118,7 +118,7 @@ def _probabilities(log_odds: Array, by: Map) -> tuple[Array, Array]:
 
 
 def _held_out(bare: Calibration, log_odds: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
-    """Return what ``_probabilities`` does, each image answered by a map that was fitted on the images of other folds."""
+    """Return cross-fitted ``_probabilities``: the map of an image is fitted on the other folds."""
     n = len(targets)
     folds = 2 if n > MANY else min(FOLDS, n)
     fold = Draws(0).permutation(n) % folds

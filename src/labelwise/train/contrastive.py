@@ -19,7 +19,7 @@ SHORTEST = 1e-6  # embeddings shorter than this are not stretched to unit length
 
 @dataclass(frozen=True)
 class TwoViews:
-    """Changes each image twice, with random numbers of its own each time."""
+    """Augment each image twice, independently."""
 
     augment: Augment
 

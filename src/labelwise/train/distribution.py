@@ -48,7 +48,7 @@ def process_group(device: torch.device) -> Iterator[Shard]:
         torch.cuda.set_device(device)
     if not dist.is_initialized():  # once: a group that was left cannot be joined again
         store, rank, _ = next(rendezvous("env://"))
-        # Processes that are started again find the store of those before: a place of their own keeps them from calling the dead.
+        # Restarted processes find the store of their predecessors: a separate key keeps them from contacting dead ones.
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group(_backend(device), store=store, rank=rank, world_size=world)
         atexit.register(dist.destroy_process_group)
@@ -100,7 +100,9 @@ class _Weighed(nn.Module):
         super().__init__()
         self.loss = loss
         self.trained = nn.ParameterList(parameters)
-        self.unused = nn.Parameter(self.trained[0].new_zeros(()))  # without any, torch warns of a search in vain
+        self.unused = nn.Parameter(
+            self.trained[0].new_zeros(())
+        )  # without unused parameters, torch warns about a useless search
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Return the terms."""

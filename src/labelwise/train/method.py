@@ -76,18 +76,18 @@ class Run:
     folder: Path | None = None
     resume: bool = False  # continue the run in ``folder``
     checkpoint_seconds: float = 60.0  # how often a checkpoint is written
-    # keep the weights after every so many epochs in ``folder``, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
+    # keep the weights in ``folder`` every this many epochs, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
     snapshots: int = 0
     progress: bool = False  # show a progress bar on standard error
-    # how steps are taken on a GPU: ``eager``, as they stand; ``recorded``, once recorded and then replayed; ``compiled``, the image encoder compiled and
-    # recorded, which takes half a minute before it is faster; ``auto`` records, and compiles where the time left is worth it
+    # how a GPU takes steps: ``eager``, directly; ``recorded``, recorded once and replayed; ``compiled``, with the image encoder compiled and
+    # recorded, which takes half a minute first; ``auto`` records, and compiles if enough time is left
     engine: str = "auto"
-    # batches whose gradients are averaged for one step of the optimiser, at the end of an epoch fewer: as if batches were so many times larger, in the
-    # memory of one; a stage whose kinds of steps take turns steps at each batch all the same
+    # batches whose gradients are averaged for one step of the optimiser, fewer at the end of an epoch: the effect of larger batches in the
+    # memory of one; a stage with alternating kinds of steps still takes a step per batch
     accumulate: int = 1
-    exact: bool = False  # the same bytes whatever the number of threads, more slowly: see ``lw.exact``
+    exact: bool = False  # bit-identical for any number of threads, but slower: see ``lw.exact``
     notes: tuple[Mapping[str, Any], ...] = ()  # entries for the head of the log
-    tell: Callable[[str], None] | None = None  # takes a line for the user before long work; None: nothing is said
+    tell: Callable[[str], None] | None = None  # receives messages before long work; None: silent
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu", "cuda"):

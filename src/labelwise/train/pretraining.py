@@ -159,7 +159,7 @@ class ContrastModel(LabelModel):
 
     @torch.no_grad()
     def push(self, embeddings: Tensor) -> None:
-        """Put embeddings ``[n, e]`` into the queue in place of the oldest."""
+        """Replace the oldest embeddings in the queue by these ``[n, e]``."""
         places = (self.place + torch.arange(len(embeddings), device=embeddings.device)) % len(self.queue)
         self.queue.index_copy_(0, places, normalize(embeddings, dim=1))
         self.place.copy_((self.place + len(embeddings)) % len(self.queue))

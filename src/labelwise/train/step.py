@@ -23,7 +23,7 @@ from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import BatchRng
 
 WARM = 3  # steps of a kind that are taken as they stand before one is recorded: libraries choose kernels and make workspaces in them
-KINDS = 8  # recordings at most, each of its own phase and number of rows: each keeps its memory
+KINDS = 8  # most recordings, one per phase and number of rows: each keeps its memory
 FEW = 50  # a stage of fewer steps than these is not recorded: a recording takes as long as some of them
 ROOM = 1.1  # times the memory that a step takes must be free before it is recorded
 
@@ -126,7 +126,7 @@ class RecordedStep:
     """A step that is recorded once its kind has been taken a few times; where it cannot be, it is taken as it stands.
 
     A kind is a phase and a number of rows. One of its first steps is watched: if anything in it waits for the device, a recording would fail or, worse,
-    keep a value that should change. The memory that this step takes is measured too: a recording has memory of its own, and torch does not recover
+    keep a value that should change. The memory that this step takes is measured too: a recording keeps separate memory, and torch does not recover
     well from a recording that runs out of it.
     """
 

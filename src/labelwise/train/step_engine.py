@@ -53,7 +53,7 @@ class StepEngine:
 
 @contextmanager
 def own_stream(device: torch.device, *, tries: bool = True) -> Iterator[None]:
-    """While open, a GPU works in a stream of its own, which recording requires; with ``tries`` it uses the fastest of several kernels."""
+    """While open, a GPU works in a separate stream, which recording requires; with ``tries`` it uses the fastest of several kernels."""
     if device.type != "cuda":
         yield
         return

@@ -133,7 +133,7 @@ class TensorSplit:
 class TrainData:
     """All that training may see: images to train on, images to validate on, and the labels' descriptions.
 
-    Test images cannot be reached from here. ``unseen`` holds what is known about labels without a training image. In the
+    Test images cannot be reached from here. ``unseen`` holds the descriptions of labels without a training image. In the
     trial run of a zero-shot method these are labels held out of training, and ``val`` has images of them: its targets are
     then positions in ``known``, the labels followed by the unseen ones. Images that have sentences and no label make all
     labels unseen: ``unseen`` is ``labels``.
@@ -143,7 +143,7 @@ class TrainData:
     val: TensorSplit
     labels: Labels
     unseen: Labels | None = None
-    without_images: int = 0  # in a trial: how many labels have no image at all, which its held-out labels stand for
+    without_images: int = 0  # in a trial: the number of labels without images, which held-out labels simulate
 
     @property
     def spec(self) -> Spec:
@@ -158,5 +158,5 @@ class TrainData:
         return self.labels.join(self.unseen)
 
     def to(self, device: str | torch.device) -> "TrainData":
-        """Return the same with the images on a device."""
+        """Return a copy with the images on a device."""
         return replace(self, train=self.train.to(device), val=self.val.to(device))

@@ -110,7 +110,7 @@ def _rows_of_tables(file: Path) -> tuple[dict[str, _Row], tuple[str, ...]]:
         raise DataError(f'"{file}" is not well-formed: {error}.') from None
     except RecursionError:
         raise DataError(
-            f'"{file}" is nested too deep: labels, and what is known of each, are all it may hold.'
+            f'"{file}" is nested too deep: it may hold labels and a table of each, nothing deeper.'
         ) from None
     if not isinstance(content, dict) or not isinstance(content.get("labels"), dict):
         raise DataError(f'"{file}" needs a table "labels" with one table for each label: [labels."barn owl"].')

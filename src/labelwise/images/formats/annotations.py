@@ -25,7 +25,7 @@ FAULTS = (LookupError, TypeError, ValueError, AttributeError, OverflowError, Rec
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is said about an image, or about a box in it."""
+    """An annotation of an image, or of a box in it."""
 
     file: str  # as the format spells it
     labels: tuple[str, ...] | None = None  # None: nobody has labelled it

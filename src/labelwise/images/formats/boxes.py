@@ -58,7 +58,7 @@ def boxes(path: str | Path, *, least: float = LEAST, root: str | Path | None = N
 def all_boxes(
     paths: Sequence[Path], least: float, root: Path | None, events: Path | None, rate: float = RATE
 ) -> tuple[list[str | Path], Boxes]:
-    """Return paths with each annotation file replaced by its boxes and each video by its frames, and what is known of these.
+    """Return paths with each annotation file replaced by its boxes and each video by its frames, and their records.
 
     ``events`` is a table of images and their event.
     """

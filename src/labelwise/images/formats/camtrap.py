@@ -24,7 +24,7 @@ def is_camtrap(folder: Path) -> bool:
 
 
 def read(folder: Path) -> Annotations:
-    """Return what the observations say of the images, and which have none."""
+    """Return the records of the images, and the images without observations."""
     media = {row["mediaid"]: row for _, row in read_fields(folder / "media.csv", "mediaid", "filepath")}
     seen = [row for _, row in read_fields(folder / "observations.csv", "observationtype", "scientificname")]
     places = _places(folder / "deployments.csv")

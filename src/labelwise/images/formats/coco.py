@@ -35,7 +35,7 @@ def accepts(document: Any) -> bool:
 
 
 def read(document: Any, file: Path) -> Annotations:
-    """Return what a COCO file says."""
+    """Read the records of a COCO file."""
     names: dict[Any, str] = {one["id"]: one["name"].strip() for one in document["categories"]}
     ranks = {one["id"]: ranks_of(one) if "genus" in one else () for one in document["categories"]}
     images = {one["id"]: one for one in document["images"]}

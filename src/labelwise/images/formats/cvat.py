@@ -20,7 +20,7 @@ def is_cvat(file: Path) -> bool:
 
 
 def read(file: Path) -> Annotations:
-    """Return what the file says."""
+    """Read the records of the file."""
     records = tuple(record for image in read_xml(file).iter("image") for record in _records(image))
     return Annotations(source=file, home=home_of(file), records=records)
 

@@ -18,7 +18,7 @@ from labelwise.images.sources.paths import list_images
 from labelwise.support.errors import DataError
 
 _NUMBERS = re.compile(r"\d{4,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-SEVERAL = ""  # in place of an observation, where a name is of more than one
+SEVERAL = ""  # marks a name of more than one observation
 
 
 class Taxon(NamedTuple):

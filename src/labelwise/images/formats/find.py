@@ -56,7 +56,7 @@ def is_annotations(path: str | Path) -> bool:
 
 
 def find_annotations(path: Path) -> list[Annotations]:
-    """Return what the annotation files at a path say: a file, or a folder with such files; nothing for any other path."""
+    """Read the annotation files at a path, a file or a folder; return nothing for any other path."""
     with shaped(path, "annotations of images"):
         if path.is_dir():
             return _in_folder(path)
@@ -147,7 +147,7 @@ def read_json(file: Path) -> Any:
 
 
 def _of_json(file: Path, forms: Sequence[Format]) -> Annotations | None:
-    """Return what a JSON file says in one of these formats; None where it is in none."""
+    """Read a JSON file in one of these formats; return None for any other."""
     document = read_json(file)
     for form in forms:
         if form.accepts(document):
@@ -170,7 +170,7 @@ def _split_apart(parts: list[Annotations]) -> list[Annotations]:
 
 
 def read_annotations(path: Path) -> Sequence[Annotations]:
-    """Return what ``find_annotations`` does, or raise an error where there is nothing."""
+    """Call ``find_annotations``; raise an error if there is nothing."""
     parts = find_annotations(path)
     if not parts:
         raise DataError(

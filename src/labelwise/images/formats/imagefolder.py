@@ -32,7 +32,7 @@ def accepts(file: Path) -> bool:
 
 
 def read(file: Path) -> Annotations:
-    """Return what the table says."""
+    """Read the records of the table."""
     rows = (
         _lines(file)
         if file.suffix == ".jsonl"

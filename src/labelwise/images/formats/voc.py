@@ -29,7 +29,7 @@ def is_voc(file: Path) -> bool:
 
 
 def read(files: list[Path]) -> Annotations:
-    """Return what the annotation files of one folder say."""
+    """Read the annotation files of a folder."""
     several = len({file.parent for file in files}) > 1
     home = files[0].parent.parent if several else home_of(files[0])
     splits = _splits(home / "ImageSets" / "Main")

@@ -40,7 +40,7 @@ def degraded(
 
     The images of each split are shared out evenly to ``levels``, at random. Those of the best level stay as they
     are; any other is made worse in one way, of ``KINDS``, the more so the lower its level. ``domains`` say in which
-    way. What was known about the images beyond files and groups is dropped: it tells nothing about quality.
+    way. All columns but files and groups are dropped: it tells nothing about quality.
     """
     if dataset.features:
         raise UsageError(f'"{dataset.name}" holds precomputed features; only images can be made worse.')

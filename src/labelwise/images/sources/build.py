@@ -84,7 +84,7 @@ def from_files(  # noqa: PLR0913 - what a source may be told
 
     ``source`` is the folder or the table that lists them, ``rows`` the images, and ``homes`` where those of each label should be.
     Files are read at the side ``size``, or at the shape that the reader asks for; ``next_frame`` as in ``catalogue.load``.
-    Without groups of their own, lookalikes are one.
+    Without groups, lookalikes form groups.
     """
     folder = source if source.is_dir() else source.parent
     name = source.resolve().name if source.is_dir() else source.stem
@@ -149,7 +149,7 @@ def readable(
 def unreadable(images: Images, shape: tuple[int, ...] | None = None, fit: Fit = "crop") -> dict[int, str]:
     """Return why rows of images cannot be read, for rows not checked before.
 
-    They are remembered at their own shape, or at the one that is asked for.
+    They are remembered at their own shape, or at the requested one.
     """
     if not isinstance(images, StoredImages):
         return {}

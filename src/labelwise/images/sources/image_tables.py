@@ -8,7 +8,7 @@ Columns, in any order and spelled in small or capital letters:
 - ``f0``, ``f1``, ... or ``feature_...``, where there is no ``path``: the features of one image, finite numbers.
 - ``label``: in every row. Only a table without this column, and without columns of another meaning, is unlabelled:
   all targets are -1, and the only label is called "unlabelled".
-- ``labels``, in place of ``label``, where several may be true of an image: their names with semicolons between them, in
+- ``labels`` instead of ``label``, if several may be true of an image: their names with semicolons between them, in
   quotes where the fields of the file are separated by semicolons, too. Empty says that none of them is true.
 - ``split``: train, val (valid, validation) or test, in every row or in none.
 - ``domain`` and ``group``: where an image was taken and what it belongs to. A group is never divided; a blank is no group.

@@ -1,6 +1,6 @@
 """Resolve paths and addresses: image files in a folder, and shards in a folder or any fsspec store.
 
-Addresses of stores begin with ``s3://``, ``gs://``, ``hf://``, ``file://`` and the like.
+Addresses of stores begin with ``s3://``, ``gs://``, ``hf://``, ``file://`` and similar.
 """
 
 import os

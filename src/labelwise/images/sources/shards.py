@@ -1,6 +1,6 @@
 """A data set from shards, which may exceed memory and disk: WebDataset tar files, or Parquet files with images.
 
-What is said of each image is read at once, the images when they are asked for. Splits are named by the data
+Labels and other data are read at once, images on demand. Splits are named by the data
 (``split``), or by the files (``train-00000.tar``, ``test/00001.parquet``). Numbers of labels (``.cls``) have the names that are in
 ``classnames.txt`` next to the shards, one a line; where nothing says a label, it is the folder of the image.
 """

@@ -35,7 +35,7 @@ from labelwise.train.stages import Loss, Stage
 from labelwise.train.tensors import segment_mean
 from labelwise.train.train_data import TrainData
 
-PAIRS = 500  # images whose own texts stand for labels if there are none
+PAIRS = 500  # images whose own texts serve as labels if there are none
 
 
 class ClarelModel(EncoderModel):
@@ -88,7 +88,7 @@ class ClarelModel(EncoderModel):
             images = segment_mean(embeddings, data.train.targets, len(data.labels))
             spread_within = float((embeddings - images[data.train.targets]).square().sum(1).mean())
             texts = self.encode_labels(data.labels).float()
-        else:  # without labels each image stands for one
+        else:  # without labels, each image is one
             some = data.train.texts[:PAIRS]
             images = embeddings[: len(some)]
             texts = self.encode_labels(Labels(names=tuple(map(str, range(len(some)))), texts=some)).float()

@@ -1,4 +1,4 @@
-"""Text sides: sentences, or vectors that stand for them, become embeddings in the space of image embeddings."""
+"""Text sides: map sentences, or vectors of labels, into the space of image embeddings."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -125,7 +125,7 @@ class KernelFit:
         return np.asarray(self.kernel.share * scores, np.float32)
 
     def times(self, share: float) -> "KernelFit":
-        """Return it with f multiplied by a share."""
+        """Return a copy with f multiplied by a share."""
         weights = (share * self.kernel.weights).astype(np.float32)
         kernel = replace(self.kernel, weights=weights, share=share * self.kernel.share)
         return replace(self, kernel=kernel)

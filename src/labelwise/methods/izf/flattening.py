@@ -54,7 +54,7 @@ class CaptionRelevance(NamedTuple):
 def flatten(rows: Array, power: float, flat: float, relevance: CaptionRelevance | None = None) -> Centre:
     """Return the centring of rows ``[n, a]`` that reduces directions many of them share.
 
-    ``flat`` is the power of the variance in a direction by which it is divided. Where rows stand for texts, and images have texts of
+    ``flat`` is the power of the variance in a direction by which it is divided. If rows represent texts, and images have texts of
     their own, directions first weigh by what images tell of them. What is in no direction of these rows is dropped.
     """
     centre = Centre.of(rows, power)

@@ -22,7 +22,7 @@ from labelwise.methods.izf.head import TAKEN_OFF, LabelMap
 from labelwise.methods.shared.linear import array
 from labelwise.methods.shared.statistics import embedding_statistics
 
-# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They stand for what of it is in the span of the
+# Shares of the squared error of a predicted mean, chosen on labels held out of CUB and Flowers. They estimate the part of it in the span of the
 # other means, where alone it can change an answer: docs/results/izf.md.
 SPREAD_SHARE = 0.3  # by which embeddings scatter more around it
 

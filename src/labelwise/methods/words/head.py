@@ -25,7 +25,7 @@ class WordsHead(HeadDefaults):
 
     kind: ClassVar[str] = "words"
 
-    labels: Labels  # with the sentences that stand for each
+    labels: Labels  # with the sentences of each
     rows: Array = shaped("k", "d+1")  # their linear scores
     vocabulary: Vocabulary
 

@@ -69,7 +69,7 @@ class NamedHead(LinearHead):
         return np.stack(answers[1:] or answers)
 
     def renamed(self, votes: Array, names: Array) -> "NamedHead":
-        """Return the head whose clusters are called by other labels ``[k]``, with all that is known of a label under its new one."""
+        """Return the head whose clusters are called by other labels ``[k]``, with all data of a label under its new one."""
         rows, means, counts = (array.copy() for array in (self.rows, self.statistics.means, self.statistics.counts))
         rows[names], means[names] = self.rows[self.names], self.statistics.means[self.names]
         counts[names] = self.statistics.counts[self.names]

@@ -185,7 +185,7 @@ def _rounds(kernel: _Kernel, y: Tensor, count: int) -> Rounds:
 
 
 def _run(kernel: _Kernel, y: Tensor, count: int) -> Rounds:
-    """Return what ``_rounds`` does; on a GPU without gradients it is recorded once, then replayed."""
+    """Run ``_rounds``; on a GPU without gradients it is recorded once, then replayed."""
     if torch.is_grad_enabled() or not y.is_cuda or count != CHECK:
         return _rounds(kernel, y, count)
     return _recording(tuple(kernel.matrix.shape), y.dtype, y.device).replay(kernel, y)
@@ -209,7 +209,7 @@ class _Recording:
         self.graph, self.outcome = record(lambda: _rounds(self.own, self.y, CHECK), like.device)
 
     def replay(self, kernel: _Kernel, y: Tensor) -> Rounds:
-        """Return what ``_rounds`` does."""
+        """Run ``_rounds``."""
         if self.holds is not kernel:
             self.holds = kernel
             for own, source in ((self.own.matrix, kernel.matrix), (self.own.a, kernel.a), (self.own.b, kernel.b)):

@@ -127,7 +127,7 @@ class Encoder:
 
 
 def pretrained_encoder(images: int = 0, *, trainable: bool = False) -> Encoder | None:
-    """Return the encoder for so many images of a person where nothing else is asked for; None where none is at hand."""
+    """Return the default encoder for this many user images; None if none is installed."""
     if trainable:
         return Encoder(backbone=PRETRAINED, frozen=True) if is_installed() else None
     choice = choose_encoder(images)

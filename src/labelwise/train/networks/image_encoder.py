@@ -84,11 +84,11 @@ class ImageEncoder(nn.Module):
             self.register_buffer("feature_mean", torch.zeros(backbone.width_out))
             self.register_buffer("feature_std", torch.ones(backbone.width_out))
             self.backbone.requires_grad_(False).eval()
-        self.tuning = False  # whether a frozen backbone is being trained all the same
+        self.tuning = False  # whether a frozen backbone is being tuned
         self.published: str | None = None  # the registered encoder whose weights the backbone has
         self._missing: LabelwiseError | None = None
         self._encoded = WeakTensorCache()
-        self.compiled: Network | None = None  # what stands in for the backbone in a step of training
+        self.compiled: Network | None = None  # replacement for the backbone in a training step
         self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
 
     def load_weights(self, path: str | None) -> None:

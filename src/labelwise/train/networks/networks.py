@@ -46,7 +46,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet(Backbone):
-    """A residual network of four stages of so many blocks; d is 8 (basic blocks) or 32 (bottlenecks) times its width.
+    """A residual network of four stages with these numbers of blocks; d is 8 (basic blocks) or 32 (bottlenecks) times its width.
 
     Images up to 64 pixels get a 3x3 stem that keeps their resolution; larger ones the usual 7x7 stem of stride 2 and max pooling.
     """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from labelwise.train.networks.image_encoder import ImageEncoder
 
 CPU_BATCH, GPU_BATCH = 4, 256
-WARM, KINDS = 3, 4  # calls with so many images before these are recorded, and recordings at most, each with its memory
+WARM, KINDS = 3, 4  # calls with the same number of images before recording, and most recordings, which take memory
 
 
 def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:

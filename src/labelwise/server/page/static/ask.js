@@ -118,7 +118,7 @@ export function askView(service, shared, changed, refresh) {
     }
   }
 
-  /** What is asked of the service: the best labels, and what is promised of the answer. */
+  /** The request to the service: the best labels, and what is promised of the answer. */
   function query() {
     const [name, value] = $("promise").value.split(" ");
     return { top: TOP, ...(value && { [name]: value }) };
@@ -399,7 +399,7 @@ export function askView(service, shared, changed, refresh) {
 
   // --- what the model can do, and examples ---------------------------------------------------------------------------
 
-  /** Keep the place of so many names, and show empty rows in it until there is an image. */
+  /** Reserve the place of this many names, and show empty rows in it until there is an image. */
   function keepPlace(rows) {
     $("bars").style.setProperty("--rows", rows);
     if (image) return;
