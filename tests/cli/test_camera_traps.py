@@ -72,6 +72,22 @@ def test_a_package_of_photos_is_read_back_equal(run: Any, model: Path, photos: P
     assert [one["scientificName"] for one in description["taxonomic"]] == sorted(set(known.values()))
 
 
+def test_positions_of_deployments_are_those_of_a_table_next_to_the_photos(
+    run: Any, model: Path, photos: Path, tmp_path: Path
+) -> None:
+    write_csv(
+        photos / "deployments.csv", ("deploymentID", "Latitude", "longitude", "mine"), [("camera A", 48.1, 11.5, "x")]
+    )
+    out = tmp_path / "package"
+    code, _, err = run("classify", model, photos, "--format", "camtrap-dp", "--out", out)
+    assert code == 0, err
+    assert "No position of camera B:" in " ".join(err.split())
+    first, second = rows(out / "deployments.csv")
+    assert (first["deploymentID"], first["latitude"], first["longitude"]) == ("camera A", "48.1", "11.5")
+    assert (second["latitude"], second["longitude"], tuple(second)) == ("", "", DEPLOYMENTS)
+    assert first["deploymentStart"]
+
+
 def test_boxes_and_events_are_read_back_equal(run: Any, model: Path, detections: Path, tmp_path: Path) -> None:
     out = tmp_path / "package"
     code, text, err = run("classify", model, detections, "--format", "camtrap-dp", "--out", out, "--json")

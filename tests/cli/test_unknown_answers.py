@@ -24,7 +24,7 @@ def test_the_screen_names_the_nearest_label_of_an_unknown_image() -> None:
         _table([answer("a.jpg", prediction(known=False), 0.5), answer("b.jpg", prediction(known=True), 0.5)], False)
     )
     first, *others = [line for line in console.export_text().splitlines() if "howler" in line or "saki" in line]
-    assert re.search(r"a\.jpg +unknown, looks most like howler\s*$", first)
+    assert re.search(r"a\.jpg +unknown +looks most like howler\s*$", first)
     assert "80.5 %" in others[0]
     assert len(others) == 2, "the labels of an unknown image are not listed"
 

@@ -28,7 +28,7 @@ def known(monkeypatch: pytest.MonkeyPatch, here: str) -> None:
     ("here", "images", "name", "reason"),
     [
         ("weak", 10, "weak", "More accurate (80 MB): labelwise encoders get strong"),
-        ("weak strong", 10, "strong", "It is the most accurate of 2 installed encoders."),
+        ("weak strong", 10, "strong", "strong is the most accurate of 2 installed encoders."),
         ("weak strong", 100_000, "weak", "strong would take about 1000 minutes."),
         ("strong", 100_000, "strong", ""),
     ],

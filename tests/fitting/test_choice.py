@@ -43,12 +43,12 @@ def of_shape(*shape: int, own_images: bool = False, drawn: bool = False) -> Data
 @pytest.mark.parametrize(
     ("data", "pretrained", "why"),
     [
-        (of_shape(3, 32, 32), True, "as these are images in colour of 32 pixels and more"),
-        (of_shape(3, 40, 32), True, "as these are images in colour of 32 pixels and more"),
-        (of_shape(3, 16, 16, own_images=True), True, "as these are image files"),
-        (of_shape(3, 40, 31), False, "as these are grey or smaller than 32 pixels"),
-        (of_shape(1, 64, 64), False, "as these are grey or smaller than 32 pixels"),
-        (of_shape(3, 64, 64, drawn=True), False, "as these images are drawn"),
+        (of_shape(3, 32, 32), True, "because these are images in colour of 32 pixels and more"),
+        (of_shape(3, 40, 32), True, "because these are images in colour of 32 pixels and more"),
+        (of_shape(3, 16, 16, own_images=True), True, "because these are image files"),
+        (of_shape(3, 40, 31), False, "because these are grey or smaller than 32 pixels"),
+        (of_shape(1, 64, 64), False, "because these are grey or smaller than 32 pixels"),
+        (of_shape(3, 64, 64, drawn=True), False, "because these images are drawn"),
     ],
 )
 def test_photos_of_any_source_get_the_pretrained_encoder(data: Dataset, pretrained: bool, why: str) -> None:

@@ -28,8 +28,11 @@ def ask(
         classifier = check_text(classifier, text)
     name = DRAFT if label is None else classifier.labels.meant(label)
     images, _, _ = open_images(classifier, [image], strict=True)
-    (answer,) = run(classifier.scores(images), name)
+    scores = classifier.scores(images)
+    (answer,) = run(scores, name)
     word = ("yes", "bold green") if answer.yes else ("no", "bold red")
     record = asdict(answer) if text is None else {**asdict(answer), "label": None, "text": text}
     line = styled(f"Is it {text or name}? ", word, f" (probability of a yes: {percent(answer.probability)})")
-    show({"model": str(model), "file": str(image), **record}, line)
+    is_doubtful = answer.yes and bool(scores.unknown[0])
+    doubt = ["The image is unlike those of all labels: classify calls it unknown."] if is_doubtful else []
+    show({"model": str(model), "file": str(image), **record}, line, *doubt)

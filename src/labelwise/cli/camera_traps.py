@@ -9,7 +9,7 @@ from labelwise import __version__
 from labelwise.cli.options import shared_options
 from labelwise.cli.output import note
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE
-from labelwise.support.errors import UsageError
+from labelwise.support.errors import UsageError, listing
 from labelwise.support.writable import check_writable
 
 if TYPE_CHECKING:
@@ -67,10 +67,11 @@ def write_form(
     source = paths[0] if is_camtrap(paths[0]) else None
     package = Package(model=f"{model.name}, labelwise {__version__}", home=home, source=source, root=root)
     images = [file_of(row.file) for row in answers.rows] + [file_of(address) for address in records]
-    write_package(target, list(_observations(answers.rows, answers.joined, records)), images, package)
-    if source is None:
+    nowhere = write_package(target, list(_observations(answers.rows, answers.joined, records)), images, package)
+    if nowhere:
         note(
-            f'Fill in latitude and longitude of each deployment in "{target / "deployments.csv"}" before you publish it.'
+            f"No position of {listing(nowhere, 3)}: a package needs latitude and longitude of each deployment. Fill them in, in "
+            f'"{target / "deployments.csv"}"; or put that table into "{home}" and classify again.'
         )
 
 

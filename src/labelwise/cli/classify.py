@@ -19,7 +19,6 @@ from labelwise.cli.jobs import is_job, make_job, run_job
 from labelwise.cli.options import Model, Paths, refuse_workers, shared_options
 from labelwise.cli.output import Bar, note, percent, plain_table, show, styled
 from labelwise.cli.sorting import NONE, UNKNOWN, UNSURE, Sorter, check_sorted
-from labelwise.images.decode.crops import parse_crop
 from labelwise.support.errors import UsageError, listing, suggest
 from labelwise.support.file_names import folder_names
 from labelwise.support.text import to_cell, with_bar
@@ -217,6 +216,8 @@ def table_of(answers: Iterable[AnswerRow], box_answers: Sequence["Joined"] = ())
 
 def _level(file: str) -> str:
     """Return what an address is of."""
+    from labelwise.images.decode.crops import parse_crop
+
     part = parse_crop(file)
     return "image" if part is None else "box" if part.box else "frame"
 
@@ -288,12 +289,8 @@ def _table(answers: list[AnswerRow], multilabel: bool) -> RenderableType:
     for answer in answers:
         prediction = answer.prediction
         if prediction.label in (UNKNOWN, UNSURE):
-            table.add_row(
-                answer.file,
-                styled((prediction.label, "bold yellow"), f", looks most like {prediction.top[0][0]}"),
-                "",
-                "",
-            )
+            nearest = styled(f"looks most like {prediction.top[0][0]}")
+            table.add_row(answer.file, styled((prediction.label, "bold yellow")), nearest, "")
             continue
         count = max(len(prediction.labels), 1) if multilabel else len(prediction.top)
         labels = prediction.top[:count]

@@ -40,7 +40,7 @@ TUNE_HELP = "Train the encoder further; kept only if it helps."
 class Training:
     """The method and its training."""
 
-    method: Annotated[str, Option(help="auto, or a method, see below.")] = "auto"
+    method: Annotated[str, Option(help="auto, or one of the methods above.")] = "auto"
     set_: Settings = None
     encoder: Annotated[str, Option(help=ENCODER_HELP)] = "auto"
     prior: Annotated[str | None, Option(help=PRIOR_HELP)] = None

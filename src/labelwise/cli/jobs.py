@@ -85,7 +85,10 @@ def run_job(job: "Job", paths: Sequence[Path], boxing: "Boxing | None" = None) -
     document = _outcome(job) | {"found_done": before}
     earlier = f", {before} of them from an earlier run" if before else ""
     lines: list[Any] = [
-        styled((job.folder, "bold"), f": {len(job.files)} images in {document['files']} files{earlier}")
+        styled(
+            (job.folder, "bold"),
+            f": {len(job.files)} images in {document['files']} {'file' if document['files'] == 1 else 'files'}{earlier}",
+        )
     ]
     lines += _unread(document["unread"])
     if "answers" in document:

@@ -204,14 +204,15 @@ def _keep(ctx: Any, param: Any, value: Any) -> Any:
     return value
 
 
-EPILOG = "Options of every verb (--json, --quiet, --seed, --device, ...): labelwise --help"
+EPILOG = "Options of every command, such as --json and --device: labelwise --help"
 
 
 def add_verb(
     app: typer.Typer, verb: Callable[..., None], name: str | None = None, words: str = "", group: str = ""
 ) -> None:
     """Add a verb to an application; ``words`` follow its docstring in ``--help``."""
-    text = "\n\n".join(filter(None, (inspect.getdoc(verb), words)))
+    paragraphs = (inspect.getdoc(verb) or "").split("\n\n")  # whose lines the terminal breaks
+    text = "\n\n".join(filter(None, (*(each.replace("\n", " ") for each in paragraphs), words)))
     command = app.command(name, cls=Verb, help=text, epilog=EPILOG, rich_help_panel=group or None)
     command(with_groups(verb))
 

@@ -71,7 +71,7 @@ def estimate_line(estimated: Mapping[str, Any], basis: str, images: str, circula
             "To measure accuracy, label some images yourself: labelwise evaluate."
         )
     if estimated["accuracy"] == 1:  # report only the lower bound
-        return f"Estimated accuracy on new images like these: at least {low} (95 %), by {subject}: all are right."
+        return f"Estimated accuracy on new images like these: at least {low} (with 95 % confidence), by {subject}: all are right."
     return f"Estimated accuracy on new images like these: {right} (95 % interval {low} to {high}), by {subject}."
 
 

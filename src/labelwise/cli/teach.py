@@ -13,6 +13,8 @@ from labelwise.cli.options import Model, Name, Out, shared_options
 from labelwise.cli.output import show, styled, warn
 from labelwise.support.errors import UsageError, listing, suggest
 
+TYPO = 0.85  # so alike are names that may be meant to be the same; "barn swallow" and "brick swallow" are 0.8 alike
+
 
 @dataclass(frozen=True, kw_only=True)
 class KnowledgeOptions:
@@ -47,7 +49,7 @@ def teach(
     check_free(out_folder, shared_options().overwrite)
     classifier = open_model(model)
     existing = classifier.labels.find(name)
-    if existing is None and (hint := suggest(name, classifier.labels.names)):
+    if existing is None and (hint := suggest(name, classifier.labels.names, TYPO)):
         warn(f'"{name}" is a new label.{hint}')
     name = existing or name
     attributes = read_vector(vector, name) if vector else None

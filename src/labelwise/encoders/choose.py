@@ -73,7 +73,9 @@ def choose_encoder(images: int | None = None) -> Choice | None:
     best = next((each for each in here if _seconds(each, count) <= PATIENCE), min(here, key=lambda each: each.ms))
     slow = [each for each in here if each.accuracy > best.accuracy]
     better = [each for each in known if each.accuracy > best.accuracy and _seconds(each, count) <= PATIENCE]
-    words = [f"It is the most accurate of {len(here)} installed encoders."] if len(here) > 1 and not slow else []
+    words = (
+        [f"{best.name} is the most accurate of {len(here)} installed encoders."] if len(here) > 1 and not slow else []
+    )
     words += [f"{each.name} would take about {_seconds(each, count) / 60:.0f} minutes." for each in slow[:1]]
     words += [f"More accurate ({each.megabytes:.0f} MB): {each.command}" for each in better[:1]]
     return Choice(name=best.name, reason=" ".join(words))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 LISTED = 40  # labels in a table, at most
 MATRIX = 12  # labels up to which the confusion matrix is a table
 CONFUSED = 15  # confusions that are listed of more labels
-FEW = 6  # labels up to which all thresholds are listed
+FEW = 3  # labels up to which all thresholds are listed
 LABEL_HEADS = ("label", ">images", ">recall", ">95 %", ">precision", ">95 %", ">average precision")
 THRESHOLD_HEADS = ("label", ">threshold", ">precision", ">95 %", ">recall", ">95 %")
 ABOUT_THRESHOLDS = "thresholds; to set one: labelwise calibrate --threshold LABEL=P"

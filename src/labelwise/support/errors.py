@@ -78,10 +78,10 @@ def needs_torch(action: str, error: ModuleNotFoundError) -> UsageError:
     return UsageError(f'{action} needs torch, which is not installed: pip install "labelwise[train]".')
 
 
-def suggest(given: str, candidates: Iterable[str]) -> str:
-    """Return ' Did you mean "x"?' for the nearest known name, or an empty string."""
+def suggest(given: str, candidates: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return ' Did you mean "x"?' for the nearest known name, or nothing if none is as near as ``cutoff`` (1 is equal)."""
     short = [name for name in islice(candidates, COMPARED) if len(name) <= LONGEST]
-    near = get_close_matches(given, short, n=1, cutoff=0.5) if len(given) <= LONGEST else []
+    near = get_close_matches(given, short, n=1, cutoff=cutoff) if len(given) <= LONGEST else []
     return f' Did you mean "{near[0]}"?' if near else ""
 
 

@@ -95,7 +95,7 @@ FIGURES: Final[dict[str, str]] = {
     "ece": "calibration error of answers (ECE)",
     "answer_ece": "calibration error of yes and no (ECE)",
     "kept": 'not called "unknown" (coverage)',
-    "kept_accuracy": 'right among those not "unknown" (selective accuracy)',
+    "kept_accuracy": 'right where not "unknown" (selective accuracy)',
     "unknown": 'called "unknown"',
     "leaked": "test images seen in training",
     # each label answered yes or no

@@ -1,7 +1,7 @@
 """Write answers as a Camtrap DP package, version 1.0.2: a description and the tables of deployments, media and observations.
 
 Answers to images of a package keep its deployments, media and events: both tables are copied, and only observations are new. Of other
-images, each folder is a deployment. The images stay where they are.
+images, each folder is a deployment; ``deployments.csv`` in their folder may say where it was. The images stay where they are.
 """
 
 import csv
@@ -67,13 +67,15 @@ class Package:
     root: Path | None = None  # of its images, if they are elsewhere
 
 
-def write_package(folder: Path, observations: Sequence[Observation], images: Sequence[str], about: Package) -> None:
-    """Write a package of answers to images; what was at ``folder`` is replaced."""
+def write_package(
+    folder: Path, observations: Sequence[Observation], images: Sequence[str], about: Package
+) -> list[str]:
+    """Write a package of answers to images, and return its deployments without a position; what was at ``folder`` is replaced."""
     media = _media(images, about.home) if about.source is None else _media_of(about.source, about.root)
     rows = list(_observations(observations, media, about.model))
     with writing_folder(folder) as part:
         if about.source is None:
-            (part / "deployments.csv").write_bytes(_table(DEPLOYMENTS, _deployments(media.values())))
+            (part / "deployments.csv").write_bytes(_table(DEPLOYMENTS, _deployments(media.values(), about.home)))
             (part / "media.csv").write_bytes(_table(MEDIA, media.values()))
         else:
             for name in ("deployments.csv", "media.csv"):
@@ -81,6 +83,8 @@ def write_package(folder: Path, observations: Sequence[Observation], images: Seq
         (part / "observations.csv").write_bytes(_table(OBSERVATIONS, rows))
         document = _description(folder, rows, [row["timestamp"] for row in media.values()], about)
         (part / "datapackage.json").write_text(json.dumps(document, indent=2, ensure_ascii=False), encoding="utf-8")
+        rows = [row for _, row in read_fields(part / "deployments.csv", "deploymentid")]
+        return [row["deploymentid"] for row in rows if not (row.get("latitude") and row.get("longitude"))]
 
 
 def _media(images: Sequence[str], home: Path) -> dict[str, Row]:
@@ -105,8 +109,14 @@ def _media(images: Sequence[str], home: Path) -> dict[str, Row]:
     return rows
 
 
-def _deployments(media: Iterable[Row]) -> Iterable[Row]:
-    """Yield a row for each deployment of these images; people fill in where it was."""
+def _deployments(media: Iterable[Row], home: Path) -> Iterable[Row]:
+    """Yield a row for each deployment of these images, with what ``deployments.csv`` next to them says; people fill in the rest."""
+    file, columns = home / "deployments.csv", {name.casefold(): name for name in DEPLOYMENTS}
+    rows = [row for _, row in read_fields(file, "deploymentid")] if file.is_file() else []
+    known = {
+        row["deploymentid"]: {columns[key]: value for key, value in row.items() if key in columns and value}
+        for row in rows
+    }
     times: dict[str, list[str]] = {}
     issues: dict[str, bool] = {}
     for row in media:
@@ -119,6 +129,7 @@ def _deployments(media: Iterable[Row]) -> Iterable[Row]:
             "deploymentStart": min(own),
             "deploymentEnd": max(own),
             "timestampIssues": str(issues[name]).lower(),
+            **known.get(name, {}),
         }
 
 
