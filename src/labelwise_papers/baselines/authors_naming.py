@@ -231,7 +231,7 @@ class _Solver:
             rows = (transport.plan.sum(-1) - 1 / cost.shape[-2]).abs().sum(-1)
             off = rows + (transport.plan.sum(-2) - shares).abs().sum(-1)
             bounded = (~transport.converged).double().mean()
-            one, taken = torch.ones_like(bounded), bounded.new_tensor(transport.iterations)
+            one, taken = torch.ones_like(bounded), torch.full_like(bounded, transport.iterations)
             self.restarts.get_buffer("work")[self.row].add_(
                 torch.stack([one, taken, 100 * bounded, 50 * off.double().mean()])
             )
@@ -260,7 +260,7 @@ def _start(restarts: Restarts, method: AuthorsZeroLabel, embeddings: Tensor, tar
     if method.clusters == "labels":
         restarts.best_centres.copy_(normalize(segment_mean(embeddings, targets.to(embeddings.device), k), dim=1))
     if method.clusters == "kmeans":
-        found = kmeans(embeddings, k, torch.Generator().manual_seed(0))
+        found = kmeans(normalize(embeddings, dim=1), k, torch.Generator().manual_seed(0))
         restarts.best_centres.copy_(normalize(found.centres, dim=1))
     if method.matching.initial != "clusters":
         return

@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -131,9 +131,13 @@ def _with_later_settings(configuration: Entry, method: str) -> Entry:
     """Return a configuration with the defaults of settings that came after it was written, and without unset ones that are gone."""
     if configuration.get("method") != method or not configuration.get("settings"):
         return configuration
-    defaults = json.loads(json.dumps(to_plain(method_class(method)())))
-    stated = {name: value for name, value in configuration["settings"].items() if name in defaults or value is not None}
-    return {**configuration, "settings": merged(defaults, stated)}
+    defaults = {
+        each.name: each.default if each.default_factory is MISSING else each.default_factory()
+        for each in fields(method_class(method))
+    }
+    plain = json.loads(json.dumps(to_plain(defaults)))
+    stated = {name: value for name, value in configuration["settings"].items() if name in plain or value is not None}
+    return {**configuration, "settings": merged(plain, stated)}
 
 
 def run_cell(cell: Cell, place: Place, folder: Path) -> Entry:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from labelwise.support.errors import Interrupted, LabelwiseError
+from labelwise.support.errors import Interrupted, LabelwiseError, UsageError
 from labelwise.support.writable import sole_writer
 from labelwise.train.step import TrainingStep
+from labelwise_papers.baselines.authors_naming import AuthorsZeroLabel
 from labelwise_papers.recipe import Row, Source
 from labelwise_papers.reproduce import measures, running
 from labelwise_papers.reproduce.cells import Cell, Choice, cells_of
@@ -168,6 +169,14 @@ def test_a_result_from_before_a_setting_is_taken_where_that_has_its_default(tmp_
     asked = replace(other, row=replace(other.row, settings={}))
     assert running._same_elsewhere(asked, place.out) is not None
     assert run_cells([asked], place, quietly) == []
+
+
+def test_defaults_that_only_make_a_method_together_with_others_are_no_error() -> None:
+    with pytest.raises(UsageError):
+        AuthorsZeroLabel()
+    configuration = {"method": "zero_label_authors", "settings": {"restarts": 3}}
+    settings = running._with_later_settings(configuration, "zero_label_authors")["settings"]
+    assert (settings["restarts"], settings["order"]) == (3, "one")
 
 
 def test_the_best_epoch_is_of_weights_that_were_kept_and_changes_nothing_else(tmp_path: Path) -> None:
