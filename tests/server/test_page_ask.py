@@ -462,6 +462,33 @@ def test_a_model_that_promises_nothing_offers_no_choice(site: Sites, visit: Visi
     expect(page.locator("#promise-box")).to_be_hidden()
 
 
+def test_a_list_of_labels_that_may_occur_is_shown_and_taken_away(site: Sites, visit: Visit, images: Images) -> None:
+    visit.refusals = True
+    here, (file, other) = site(), (*images.of(1), *images.of(3))
+    page, bars = visit.open(here), "#bars button.row .name"
+    choose(page, file, other)
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+    page.click("#prior-box summary")
+    page.fill("#prior-text", "blob 0\nBlob 2\nokapi")
+    page.click("#prior-form button")
+    expect(page.locator("#prior-note span")).to_have_text("Only 2 of 4 labels may occur. No label here: “okapi”.")
+    assert {*page.locator(bars).all_inner_texts()} == {"blob 0", "blob 2"}
+    expect(page.locator("#tray .said-of").nth(1)).not_to_have_text("blob 3")
+    page.click("#prior-all")
+    expect(page.locator("#prior-note")).to_be_hidden()
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+    table = images.folder / "here.csv"
+    table.write_text("label,share\nblob 3,1\n")
+    page.set_input_files("#prior-file", table)
+    expect(page.locator("#prior-note span")).to_have_text("Only 1 of 4 labels may occur.")
+    expect(page.locator(bars)).to_have_text(["blob 3"])
+    page.fill("#prior-text", "okapi")
+    page.click("#prior-form button")
+    expect(page.locator("#answer-fault")).to_contain_text("allows no label")
+    page.click("#prior-all")
+    expect(page.locator("#headline")).to_contain_text("blob 1")
+
+
 def test_a_sentence_finds_images_of_the_gallery(site: Sites, visit: Visit, images: Images) -> None:
     here = site("clarel", gallery=images.gallery())
     page = visit.open(here)

@@ -367,7 +367,7 @@ def test_the_document_describes_all(tmp_path: Path) -> None:
             assert {"200", "400", "401", "403", "404", "405", "429", "500", "503"} <= set(route["responses"])
     post = document["paths"]["/classify"]["post"]
     assert set(post["requestBody"]["content"]) >= {"image/png", "image/jpeg", "multipart/form-data"}
-    assert [one["name"] for one in post["parameters"]] == ["top", "max_error", "coverage"]
+    assert [one["name"] for one in post["parameters"]] == ["top", "max_error", "coverage", "prior"]
 
 
 def test_a_promise_is_kept_by_parents_which_a_taught_label_can_give(tmp_path: Path) -> None:
@@ -389,6 +389,31 @@ def test_a_promise_is_kept_by_parents_which_a_taught_label_can_give(tmp_path: Pa
     with serving(saved(tmp_path, "tree")) as client:  # what was taught outlives the service
         rows = {row["name"]: row.get("parents") for row in client.get("/labels").json()["labels"]}
         assert rows["new"] == ["warm"]
+
+
+def test_a_list_of_labels_that_may_occur_changes_one_answer(tmp_path: Path) -> None:
+    with serving(saved(tmp_path)) as client:
+        image = png(images_of(1)[0])
+
+        def ask(**query: str) -> Any:
+            return client.post("/classify", params={"top": "10", **query}, content=image, headers=PNG)
+
+        everything, here = ask().json(), ask(prior="BLOB 0\nblob 2\nokapi\n").json()
+        assert everything["label"] == "blob 1"
+        assert {one["label"] for one in here["top"]} == {"blob 0", "blob 2"}
+        assert here["prior"] == {"labels": 2, "others": ["okapi"]}
+        weights = {"blob 0": 1.0, "blob 2": 9.0}
+        weighed = ask(prior="Label, share\nblob 0, 1\nblob 2, 9\nblob 3, 0").json()
+        restricted = lw.load(saved(tmp_path)).restrict(weights)
+        (wanted,) = restricted.classify(images_of(1)[:1].numpy())
+        got = {one["label"]: one["probability"] for one in weighed["top"]}
+        assert got == pytest.approx(dict(wanted.top), abs=1e-4)
+        assert got["blob 2"] > {one["label"]: one["probability"] for one in here["top"]}["blob 2"]
+        assert ask().json() == everything
+        for wrong in ("okapi", "label,share\nblob 0,many", "label,share\nblob 0", "label,share\n", "  ", "x" * 16_001):
+            refused = ask(prior=wrong)
+            assert refused.status_code == 400, wrong
+            assert refused.json()["error"]
 
 
 def test_metrics_count(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-MOST_TOP, MOST_TEXT = 100, 2_000
+MOST_TOP, MOST_TEXT, MOST_LIST = 100, 2_000, 16_000
 Shape = type[BaseModel]
 
 
@@ -55,6 +55,12 @@ Outlier = _shape(
     "Outlier", "The outlier score of an image.", score=_field(float, "Larger fits less."), flagged=bool, threshold=float
 )
 Choice = _shape("Choice", "A label and its probability.", label=str, probability=float)
+Restricted = _shape(
+    "Restricted",
+    "The labels that a list allowed.",
+    labels=_field(int, "How many labels may occur."),
+    others=_field(list[str], "Names of the list that are no label."),
+)
 LabelAnswer = _shape("LabelAnswer", "Yes or no for one label.", label=str, yes=bool, probability=float)
 Classification = _shape(
     "Classification",
@@ -67,6 +73,7 @@ Classification = _shape(
     multilabel=bool,
     answers=(_many(LabelAnswer) | None, None),
     parents=(list[str] | None, Field(None, description=_PARENTS)),
+    prior=(Restricted | None, None),
     change=int,
 )
 _asked: dict[str, Any] = {"label": _MAYBE, "text": _MAYBE, "probability": float, "change": int}
@@ -149,12 +156,19 @@ class Top(Nothing):
 
 
 class Promises(Top):
-    """How many to list, or as many as hold the right label at a rate, and how often an answer may be wrong."""
+    """How many to list, or as many as hold the right label at a rate, how often an answer may be wrong, and which labels may occur."""
 
     max_error: float | None = Field(
         None, gt=0, lt=1, description="Answer with a parent, or unsure, to err no more often than this."
     )
     coverage: float | None = Field(None, gt=0, lt=1, description="List enough labels to hold the right one this often.")
+    prior: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MOST_LIST,
+        description="Only these may occur: one label a line, or a table whose first line is label,share.",
+        examples=["barn owl\nwren"],
+    )
 
 
 class TopEight(Top):

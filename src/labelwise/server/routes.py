@@ -24,6 +24,7 @@ from labelwise.server.live import Committed, Seen
 from labelwise.tasks.ask import DRAFT, ask
 from labelwise.tasks.classify import classify
 from labelwise.tasks.explain import explain
+from labelwise.tasks.occurring import parse_occurring, restrict
 from labelwise.tasks.outliers import outliers
 from labelwise.tasks.teach import rehearse, teach
 from labelwise.tasks.verify import verify
@@ -91,6 +92,10 @@ class Routes:
     async def classify(self, request: Request, options: Promises) -> Response:
         """Return the labels of an image."""
         scores, seen = await self._scores(request)
+        prior = None
+        if options.prior is not None:
+            prior = parse_occurring(options.prior, scores.classifier)
+            scores = scores.of(restrict(scores.classifier, prior))
         several, rule = scores.classifier.calibration.multilabel, scores.classifier.familiarity.rule
         most = len(scores.classifier.labels) if several else options.top
         (prediction,) = classify(scores, top=most, coverage=options.coverage, max_error=options.max_error)
@@ -106,6 +111,8 @@ class Routes:
         }
         if prediction.parents is not None:
             document["parents"] = list(prediction.parents)
+        if prior is not None:
+            document["prior"] = {"labels": len(scores.classifier.labels), "others": list(prior.unknown_names)}
         if several:
             limits = scores.classifier.thresholds
             document["answers"] = [

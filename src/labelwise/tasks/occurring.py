@@ -1,6 +1,8 @@
 """Restrict answers to labels that may occur, with their shares: a list by place, season or taxon. Scores stay the same."""
 
-from collections.abc import Mapping
+import csv
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from labelwise.core.classifier import Classifier
 from labelwise.images.sources.delimited import read_fields
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import read_text
+
+SEPARATORS = "[,;\t]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +31,36 @@ def read_occurring(file: str | Path, classifier: Classifier) -> Occurring:
     Names are matched without regard to case. A label that is not in the list, or has the share 0, does not occur.
     """
     path = Path(file)
-    has_shares = path.suffix.lower() != ".txt"
-    if has_shares:
-        rows = [
-            (row["label"].strip(), row["share"])
-            for _, row in read_fields(path, "label", "share", noun="table of shares")
-        ]
-    else:
-        try:
-            rows = [(line.strip(), "1") for line in read_text(path).splitlines() if line.strip()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f'Cannot read the names in "{path}" ({error}). Write one name per line.') from None
+    if path.suffix.lower() != ".txt":
+        table = [(row["label"], row["share"]) for _, row in read_fields(path, "label", "share", noun="table of shares")]
+        return _occurring(table, classifier, f'"{path}"', has_shares=True)
+    try:
+        text = read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f'Cannot read the names in "{path}" ({error}). Write one name per line.') from None
+    return _occurring(_names(text), classifier, f'"{path}"', has_shares=False)
+
+
+def parse_occurring(text: str, classifier: Classifier) -> Occurring:
+    """Parse a list of allowed labels: one name a line, or a table whose first line is label,share."""
+    lines = text.strip().splitlines()
+    head = [cell.strip().casefold() for cell in re.split(SEPARATORS, lines[0])] if lines else []
+    if sorted(head) != ["label", "share"]:
+        return _occurring(_names(text), classifier, "This list", has_shares=False)
+    separator = re.findall(SEPARATORS, lines[0])[0]
+    rows = [row for row in csv.reader(lines[1:], delimiter=separator) if row]
+    if wrong := next((row for row in rows if len(row) != len(head)), None):
+        raise DataError(f'A line of this list is a label and its share; given "{separator.join(wrong)}".')
+    label, share = head.index("label"), head.index("share")
+    return _occurring([(row[label], row[share]) for row in rows], classifier, "This list", has_shares=True)
+
+
+def _names(text: str) -> list[tuple[str, str]]:
+    return [(line, "1") for line in text.splitlines() if line.strip()]
+
+
+def _occurring(rows: Sequence[tuple[str, str]], classifier: Classifier, source: str, *, has_shares: bool) -> Occurring:
+    """Return what rows of a name and a share allow; errors call the list ``source``."""
     shares: dict[str, float] = {}
     for name, text in rows:
         try:
@@ -45,15 +68,15 @@ def read_occurring(file: str | Path, classifier: Classifier) -> Occurring:
         except ValueError:
             share = np.nan
         if not (np.isfinite(share) and share >= 0):
-            raise DataError(f'A share is a number of at least 0; given "{text}" for "{name}" in "{path}".')
-        shares[name] = share
+            raise DataError(f'A share is a number of at least 0; given "{text}" for "{name}" in {source}.')
+        shares[name.strip()] = share
     label_shares = {classifier.labels.find(name) or "": share for name, share in shares.items() if share > 0}
     label_shares.pop("", None)
     unknown_names = tuple(name for name in shares if classifier.labels.find(name) is None)
     if not label_shares:
         names = classifier.labels.names
         hint = suggest(unknown_names[0], names) if unknown_names else ""
-        raise DataError(f'"{path}" allows no label of this classifier.{hint} Labels: {listing(names)}.')
+        raise DataError(f"{source} allows no label of this classifier.{hint} Labels: {listing(names)}.")
     return Occurring(shares=label_shares, has_shares=has_shares, unknown_names=unknown_names)
 
 

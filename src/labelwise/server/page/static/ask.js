@@ -4,6 +4,7 @@ import { $, make, percent, phrase, say, showFault } from "./dom.js";
 import { Fault } from "./api.js";
 import { combobox } from "./combobox.js";
 import { heatMap } from "./heat.js";
+import { priorField } from "./prior.js";
 import { tray } from "./tray.js";
 import { readImages, show, takeDrops } from "./image.js";
 
@@ -22,6 +23,7 @@ const NEAR = 8;
 export function askView(service, shared, changed, refresh) {
   const draw = heatMap($("heat"));
   const maps = new Map(); // heat maps by image, change and question
+  const prior = priorField(again);
   const strip = tray($("tray"), (one) => use(one).then(answerOthers));
   let images = [];
   let image = null; // the one of them that is shown
@@ -118,10 +120,10 @@ export function askView(service, shared, changed, refresh) {
     }
   }
 
-  /** The request to the service: the best labels, and what is promised of the answer. */
+  /** The request to the service: the best labels, what is promised of the answer, and which labels may occur. */
   function query() {
     const [name, value] = $("promise").value.split(" ");
-    return { top: TOP, ...(value && { [name]: value }) };
+    return { top: TOP, ...(value && { [name]: value }), ...(prior.list() && { prior: prior.list() }) };
   }
 
   function headline(text, sub, value = "") {
@@ -145,6 +147,7 @@ export function askView(service, shared, changed, refresh) {
     $("answer").classList.toggle("strange", strange);
     $("bars").replaceChildren(...rows.slice(0, MANY).map((row) => bar(strange ? { ...row, probability: null } : row)), rest(rows));
     none(found.outlier, strange);
+    prior.say(found.prior, shared.labels.length);
     $("teach-this").hidden = shared.card?.read_only ?? true;
     $("correct-form").hidden = !learners().length;
     say(`${$("headline").textContent}. ${$("subline").textContent}`);
