@@ -134,7 +134,7 @@ def curve(name: str, reader: str, photos: Reading, split: int) -> Iterator[dict[
         fitted = with_second_opinion(fit_discriminant(photos.features[rows], photos.targets[rows], labels))
         heads: dict[str, Head] = {"images": fitted.head}
         if photos.usual:
-            both = WordsAndImagesFit.of(fitted, photos.head, photos.features[rows], photos.targets[rows], photos.usual)
+            both = WordsAndImagesFit.of(fitted, photos.head, photos.features[rows], photos.usual)
             heads["both"] = both.head
         right = {
             key: round(100 * float((head.score(head.embed(photos.features[test]), head.embed_labels(labels)).argmax(1) == truth).mean()), 1)

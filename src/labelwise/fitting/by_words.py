@@ -140,14 +140,14 @@ def _sharpened(classifier: Classifier, embeddings: Array) -> tuple[Classifier, S
 
 
 def with_words(
-    fitted: DiscriminantFit, features: Array, targets: Array, encoder: str, templates: Sequence[str] = (TEMPLATE,)
+    fitted: DiscriminantFit, features: Array, encoder: str, templates: Sequence[str] = (TEMPLATE,)
 ) -> WordsAndImagesFit:
     """Join the closed form of training images with the names of its labels."""
     _, vocabulary = _words_of(WordsOptions(encoder=encoder))
     labels = _described(fitted.head.labels, templates)
     head, near = _head_of(labels, vocabulary)
     usual = 1.0 if vocabulary.network is not None else 1 / _temperature(float(near.mean()))
-    return WordsAndImagesFit.of(fitted, head, features, targets, usual)
+    return WordsAndImagesFit.of(fitted, head, features, usual)
 
 
 def _head_of(labels: Labels, vocabulary: Vocabulary) -> tuple[WordsHead, Array]:

@@ -82,7 +82,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
     val, every_image = parts["val"], parts["train"].images
     train, known, _ = merge_repeats(parts["train"], features["train"])
     solution, request = solve(known, train, labels, method)
-    discriminant = with_words(solution, known, train.targets, method.encoder.backbone) if method.words else solution
+    discriminant = with_words(solution, known, method.encoder.backbone) if method.words else solution
     head = discriminant.head
     every = labels if unseen is None or not head.reads_descriptions else labels.join(unseen)
     embeddings = head.embed(known)

@@ -13,7 +13,7 @@ from labelwise.images.sources.delimited import read_fields
 from labelwise.support.errors import DataError, UsageError, listing, suggest
 from labelwise.support.files import read_text
 
-SEPARATORS = "[,;\t]"
+SEPARATORS = r"[,;\t]"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,16 @@
 
 The score of a label is a s + c t, with s what images say (the closed form, each training image left out) and t what its name says (no
 image was asked). Both weights are those under which training images are likeliest, so that there is nothing to tune and no image is
-held out. They are drawn towards 1 and the usual weight of words, which counts as one image.
+held out.
 
 If images of a label vary by 1 around its mean, and means by v around what names say, the mean given n images and the name has the error
-1 / (n + 1 / v). Its score has a = (n + 1) v / ((n + 1) v + 1) and c = 1 / ((n + 1) v + 1), with t scaled as for v = 0. So c / a is as
-1 / (n + 1): weights that fit images with m others of their label are too large for n by (m + 1) / (n + 1). The weight of words also
-shrinks by 1 - 1 / (2 g), where they make training images likelier by g nats: the estimate of a mean z by z (1 - 1 / z^2), z^2 = 2 g.
+1 / (n + 1 / v). Its score has a = (n + 1) v / ((n + 1) v + 1) and c = 1 / ((n + 1) v + 1), with t scaled as for v = 0. Names alone give
+1 / (1 + v), for which the share of the label entropy is taken that they explain, and the scale of t. An image is left out only where
+its label has others; the weights that these images are likeliest under are drawn towards those above, which count as one image. With one
+image a label nothing but names is left: how far images of a label vary is then assumed, as cosines assume it.
+
+c / a is as 1 / (n + 1): weights that fit images with m others of their label are too large for n by (m + 1) / (n + 1). The weight of
+words also shrinks by 1 - 1 / (2 g), where they make training images likelier by g nats: the estimate of a mean z by z (1 - 1 / z^2), z^2 = 2 g.
 """
 
 from dataclasses import dataclass, replace
@@ -22,9 +26,11 @@ from labelwise.core.saved_parts import shaped
 from labelwise.images.describe.labels import Labels
 from labelwise.methods.discriminant.fit import DiscriminantFit
 from labelwise.methods.discriminant.head import DiscriminantHead
+from labelwise.methods.discriminant.leave_one_out import TrainingRows
 from labelwise.methods.words.head import WordsHead
 
 Array = npt.NDArray[Any]
+LEAST = 1e-3  # weight, and spread of image scores
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,28 +148,19 @@ class WordsAndImagesFit:
     word_scores: Array  # what words say of the training images [n, k]
 
     @classmethod
-    def of(cls, image_fit: DiscriminantFit, words: WordsHead, features: Array, targets: Array, usual: float) -> Self:
+    def of(cls, image_fit: DiscriminantFit, words: WordsHead, features: Array, usual: float) -> Self:
         """Return the fit of a closed form and of words.
 
         Args:
             image_fit: the closed form.
             words: of the same labels.
             features: of training images ``[n, d]``.
-            targets: the label of each ``[n]``.
             usual: the weight of words by how near they are to those that the encoder knows.
         """
         size = float(np.abs(features).sum(1).mean())
         head = WordsAndImagesHead(images=image_fit.head, words=words, shares=np.ones(2, np.float32), size=size)
         word_scores = head.word_scores(head.embed(features), words.rows)
-        estimate = image_fit.leave_one_out("copies")
-        rows = estimate.rows[estimate.usable]
-        if len(rows) < 2:
-            shares = shares_of_names(word_scores, targets, usual)
-        else:
-            shares = choose_shares(estimate.scores[estimate.usable], word_scores[rows], targets[rows], usual)
-            sample = image_fit.sample
-            other_count, all_of_label = sample.other_counts[rows].mean(), sample.counts[targets[rows]].mean()
-            shares[1] *= (other_count + 1) / (all_of_label + 1)
+        shares = choose_shares(image_fit.leave_one_out("copies"), word_scores, image_fit.sample, usual)
         return cls(head=replace(head, shares=shares.astype(np.float32)), image_fit=image_fit, word_scores=word_scores)
 
     def leave_one_out(self, also: LeftOut = "groups") -> LeaveOneOut:
@@ -180,35 +177,65 @@ class WordsAndImagesFit:
         return self.image_fit.pair_cosines(pairs)
 
 
-def choose_shares(image_scores: Array, word_scores: Array, targets: Array, usual: float) -> Array:
-    """Return the weights ``[2]`` of image scores and word scores ``[n, k]``: the likeliest, that of words shrunk by its evidence."""
-    shares, loss = _likeliest(image_scores, word_scores, targets, usual)
-    gain = _likeliest(image_scores, 0 * word_scores, targets, usual)[1] - loss
-    return shares * (1, max(0.0, 1 - 0.5 / gain) if gain > 0 else 0.0)
+def choose_shares(estimate: LeaveOneOut, word_scores: Array, sample: TrainingRows, usual: float) -> Array:
+    """Return the weights ``[2]`` of image scores and word scores.
 
-
-def shares_of_names(word_scores: Array, targets: Array, usual: float) -> Array:
-    """Return the weights ``[2]`` where each label has one image, so that none can be left out.
-
-    The share of the label entropy that names explain is taken for 1 / (1 + v).
+    Args:
+        estimate: leave-one-out scores of images; an image that is alone in its label has none.
+        word_scores: of all training images ``[n, k]``.
+        sample: the training images.
+        usual: the weight of words by how near they are to those that the encoder knows.
     """
-    (_, c), loss = _likeliest(0 * word_scores, word_scores, targets, usual)
+    targets, usable, count = sample.targets[estimate.rows], estimate.usable, sample.counts[sample.counts > 0].mean()
+    word_scores, image_scores = word_scores[estimate.rows], estimate.scores[usable]
+    (_, scale), loss = _likeliest(0 * word_scores, word_scores, targets, np.array([1.0, usual]))
     explained = float(np.clip(1 - loss / (len(targets) * np.log(max(2, word_scores.shape[1]))), 0, 1))
-    return np.array([2 * (1 - explained), c]) / (2 - explained)
+    if not usable.any():
+        return expected_shares(count, scale, explained)
+    other_count = sample.other_counts[estimate.rows[usable]].mean()
+    start = expected_shares(other_count, scale, explained)
+    start[0] /= np.clip(image_scores.std(), LEAST, 1)  # sharpness that is fitted to very few images is too small
+    shares, loss = _likeliest(image_scores, word_scores[usable], targets[usable], start)
+    gain = _likeliest(image_scores, 0 * word_scores[usable], targets[usable], start)[1] - loss
+    gain += _gain_of_words(scale * word_scores[~usable], targets[~usable])
+    shrinkage = max(0.0, 1 - 0.5 / gain) if gain > 0 else 0.0
+    return np.asarray(shares * (1, shrinkage * (other_count + 1) / (count + 1)))
 
 
-def _likeliest(image_scores: Array, word_scores: Array, targets: Array, usual: float) -> tuple[Array, float]:
-    """Return the maximum-likelihood weights ``[2]``, drawn towards 1 and the usual one, and the log loss in nats."""
-    start, rows = np.log([1.0, usual]), np.arange(len(targets))
+def expected_shares(count: float, scale: float, explained: float) -> Array:
+    """Return the weights ``[2]`` that the model of means expects.
+
+    Args:
+        count: images a label.
+        scale: the likeliest weight of word scores alone.
+        explained: the share of the label entropy that these explain.
+    """
+    images = (count + 1) * (1 - explained)
+    return np.asarray(np.array([max(images, LEAST), scale]) / (images + explained))
+
+
+def _gain_of_words(scores: Array, targets: Array) -> float:
+    """Return how many nats likelier word scores ``[n, k]`` make images than chance does."""
+    return len(targets) * float(np.log(scores.shape[1])) - _loss(scores, targets)
+
+
+def _loss(scores: Array, targets: Array) -> float:
+    """Return the log loss of scores ``[n, k]`` in nats."""
+    most = scores.max(1, keepdims=True, initial=-np.inf)
+    likely = scores[np.arange(len(targets)), targets] - most[:, 0] - np.log(np.exp(scores - most).sum(1))
+    return float(-likely.sum())
+
+
+def _likeliest(image_scores: Array, word_scores: Array, targets: Array, start: Array) -> tuple[Array, float]:
+    """Return the maximum-likelihood weights ``[2]``, drawn towards a start, and the log loss in nats."""
+    image_scores, word_scores = image_scores.astype(np.float64), word_scores.astype(np.float64)
+    prior = np.log(np.maximum(start, LEAST))
 
     def loss(logs: Array) -> float:
         a, c = np.exp(logs)
-        scores = a * image_scores.astype(np.float64) + c * word_scores.astype(np.float64)
-        most = scores.max(1, keepdims=True, initial=-np.inf)
-        likely = scores[rows, targets] - most[:, 0] - np.log(np.exp(scores - most).sum(1))
-        return float(-likely.sum())
+        return _loss(a * image_scores + c * word_scores, targets)
 
     from scipy.optimize import minimize  # takes longer to import than a fit without words takes
 
-    optimum = minimize(lambda logs: loss(logs) + 0.5 * ((logs - start) ** 2).sum(), start, method="Nelder-Mead").x
+    optimum = minimize(lambda logs: loss(logs) + 0.5 * ((logs - prior) ** 2).sum(), prior, method="Nelder-Mead").x
     return np.exp(optimum), loss(optimum)
