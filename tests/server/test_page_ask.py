@@ -471,7 +471,7 @@ def test_a_list_of_labels_that_may_occur_is_shown_and_taken_away(site: Sites, vi
     page.click("#prior-box summary")
     page.fill("#prior-text", "blob 0\nBlob 2\nokapi")
     page.click("#prior-form button")
-    expect(page.locator("#prior-note span")).to_have_text("Only 2 of 4 labels may occur. No label here: “okapi”.")
+    expect(page.locator("#prior-note span")).to_have_text("Only 2 of 4 labels may occur. Not labels here: “okapi”.")
     assert {*page.locator(bars).all_inner_texts()} == {"blob 0", "blob 2"}
     expect(page.locator("#tray .said-of").nth(1)).not_to_have_text("blob 3")
     page.click("#prior-all")

@@ -59,7 +59,7 @@ Restricted = _shape(
     "Restricted",
     "The labels that a list allowed.",
     labels=_field(int, "How many labels may occur."),
-    others=_field(list[str], "Names of the list that are no label."),
+    others=_field(list[str], "Names of the list that are not labels here."),
 )
 LabelAnswer = _shape("LabelAnswer", "Yes or no for one label.", label=str, yes=bool, probability=float)
 Classification = _shape(

@@ -2,7 +2,7 @@
 
 import { $, count, phrase } from "./dom.js";
 
-const SHOWN = 3; // names that are no label
+const SHOWN = 3; // names that are not labels
 
 /**
  * Set up the field.
@@ -27,7 +27,7 @@ export function priorField(again) {
     if (!found) return;
     const others = found.others.slice(0, SHOWN).map((name) => `“${name}”`);
     if (found.others.length > SHOWN) others.push(`${found.others.length - SHOWN} more`);
-    const unknown = others.length ? ` No label here: ${phrase(others)}.` : "";
+    const unknown = others.length ? ` Not labels here: ${phrase(others)}.` : "";
     note(`Only ${found.labels} of ${count(labels, "label")} may occur.${unknown}`);
   }
 
