@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -261,8 +262,9 @@ class Soak(Clients):
             other.cancel()
         results = await asyncio.gather(*tasks, *others, return_exceptions=True)
         broken = [repr(one) for one in results if isinstance(one, Exception)]
-        for one in broken:
-            print(one, file=sys.stderr, flush=True)
+        for one in results:
+            if isinstance(one, Exception):
+                traceback.print_exception(one)
         await self.kill_all()  # what a fresh start knows is checked last
         self.ended, least, began = False, self.model.change, time.monotonic()
         answer = await self.ask("GET", "/labels")

@@ -230,15 +230,26 @@ class Labelling(Asking[Answers]):
         """Return whether anything was lost, stale, invented or a 5xx that is not honest."""
         return bool(self.model.lost or self.model.stale or self.model.invented or self.figures.failures)
 
+    def _exported(self, answer: tuple[int, dict[str, object]] | None) -> list[dict[str, str]] | None:
+        """Return the rows of people in an exported table, or None: no export, or the disk failed after it was written."""
+        if answer is None or answer[0] != 200:
+            return None
+        try:
+            with Path(str(answer[1]["written"]), "images.csv").open(encoding="utf-8", newline="") as file:
+                return [row for row in csv.DictReader(file) if row["source"] == "person"]
+        except OSError:
+            if not self.fault:
+                raise
+            return None
+
     async def write_out(self) -> None:
         """Export the labels as a table, and read it."""
         while not self.ended:
             await self.resumed.wait()
             began, moved = time.monotonic(), dict(self.model.moved)
             answer = await self.ask("POST", "/export", b'{"format": "csv"}')
-            if answer is not None and answer[0] == 200:
-                with Path(str(answer[1]["written"]), "images.csv").open(encoding="utf-8", newline="") as file:
-                    rows = [row for row in csv.DictReader(file) if row["source"] == "person"]
+            rows = self._exported(answer)
+            if rows is not None:
                 places = {file.name: row for row, file in enumerate(sorted(self.photos.iterdir()))}
                 found = {places[Path(row["path"]).name]: row["label"].removeprefix("'") for row in rows}
                 found |= {row: NONE for row in range(self.size) if self.model.label(row) == NONE and row not in found}
