@@ -15,6 +15,7 @@ MOST = 100  # groups, where no number is given
 ROUNDS = 100  # of k-means at most
 TRIALS, STARTS = 3, 10  # starts of k-means for each number that is tried, and for the number that is chosen
 NEARLY = 0.95  # of the best silhouette: of equally good numbers the larger one, since joining groups is easier than dividing them
+ALONE = 5  # images of a group at least, on average, where any number will do
 ROWS = 16_384  # whose distances are in memory at a time
 
 
@@ -25,6 +26,15 @@ class Clustering:
     centres: Array
     groups: Array
     spread: float
+
+
+@on_one_thread
+def divide(directions: Array, count: int) -> tuple[Array, Array]:
+    """Return the group of each image ``[n]`` and the centres ``[k, c]`` of this many groups, fewer if images are few: one start of k-means."""
+    points = _leading(directions)
+    sample = points[draw_rows(len(points), SAMPLE)]
+    centres = _best(sample, max(1, min(count, len(points) // ALONE)), 1, Draws(0)).centres
+    return _nearest(points, centres)[0], centres
 
 
 @on_one_thread

@@ -46,9 +46,7 @@ class Whitened:
         self.answers = 0
 
     def update(self, soft: Floats, answers: int) -> None:
-        """Recompute the covariance after many new answers."""
-        if answers < GROWTH * self.answers:
-            return
+        """Compute the covariance again."""
         points, weights = self.space.points, soft.sum(1)
         some = weights > 0
         counts = soft[some].sum(0)
@@ -84,8 +82,9 @@ def mean_scores(whitened: Whitened, spread: Spread, answered: Answered, reached:
         labels /= np.maximum(labels.sum(1, keepdims=True), 1e-6)
     labels = _with_answers(labels, answered)
     part = _with_answers(np.asarray((labels + spread.step(labels)) / 2, np.float32), answered)
-    near = spread.values.any(1, keepdims=True)  # at first, far images have labels that nobody has named yet
-    whitened.update(part * near, len(answered.rows))
+    if len(answered.rows) >= GROWTH * whitened.answers:
+        near = spread.values.any(1, keepdims=True)  # at first, far images have labels that nobody has named yet
+        whitened.update(part * near, len(answered.rows))
     return cosines(whitened.points, part)
 
 
@@ -112,8 +111,10 @@ def cosines(points: Floats, soft: Floats) -> Floats:
 
 def softmax(scores: Floats) -> Floats:
     """Return probabilities ``[n, k]`` of scores."""
-    power = np.exp(scores - scores.max(1, keepdims=True))
-    return np.asarray(power / power.sum(1, keepdims=True), np.float32)
+    power: Floats = scores - scores.max(1, keepdims=True)
+    np.exp(power, out=power)
+    power /= power.sum(1, keepdims=True)
+    return power
 
 
 def _with_answers(soft: Floats, answered: Answered) -> Floats:

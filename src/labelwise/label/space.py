@@ -6,12 +6,14 @@ et al., JMLR 6, 2005) with neighbours instead of known pairs.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from labelwise.core.arrays import root_features
+from labelwise.label.grouping import divide
 from labelwise.support.errors import DataError
 from labelwise.support.processes import on_one_thread
 from labelwise.support.rows import draw_rows, unit_rows
@@ -27,6 +29,7 @@ RIDGE, FEW = (
     50.0,
 )  # of the covariance of differences, relative to its mean variance; of few images FEW / n, where that is more
 NEIGHBOURS = 50  # of each image that are remembered
+REGIONS = 64  # parts of the space, to spread the first questions over
 BLOCK = 2_048  # rows of one block of products
 
 
@@ -42,6 +45,13 @@ class Space:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @cached_property
+    def regions(self) -> tuple[Ints, Floats]:
+        """The region of each image ``[n]``, and how near regions are to each other: 1 at the same place ``[r, r]``."""
+        places, centres = divide(self.directions, REGIONS)
+        units = unit_rows(centres)
+        return places, np.asarray(np.exp(2 * np.minimum(units @ units.T - 1, 0)), np.float32)
 
 
 @on_one_thread
