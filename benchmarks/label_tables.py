@@ -40,11 +40,14 @@ def table(name: str, file: Path) -> list[str]:
     cells = read(file)
     if name == "ahead":
         return ahead(cells)
-    lines = [f"| {FIGURES[name]} | answers | {' | '.join(WAYS)} |", "|---" * (len(WAYS) + 2) + "|"]
+    measured = [way for way in WAYS if any(ways.get(way, {}).get(name) for ways in cells.values())]
+    lines = [f"| {FIGURES[name]} | answers | {' | '.join(measured)} |", "|---" * (len(measured) + 2) + "|"]
     for (data, answers), ways in sorted(cells.items()):
-        means = {way: fmean(ways[way][name]) for way in WAYS if ways.get(way, {}).get(name)}
+        means = {way: fmean(ways[way][name]) for way in measured if ways.get(way, {}).get(name)}
+        if not means:
+            continue
         best = max(means.values())
-        shown = [_shown(ways[way][name], means[way] == best) if way in means else "" for way in WAYS]
+        shown = [_shown(ways[way][name], means[way] == best) if way in means else "" for way in measured]
         lines.append(f"| {data} | {answers} | {' | '.join(shown)} |")
     return lines
 

@@ -369,3 +369,14 @@ def test_the_first_questions_reach_all_parts_of_the_space(monkeypatch: pytest.Mo
     assert labels_after(12) == 6
     monkeypatch.setattr("labelwise.label.questions.reach", lambda *_: 0)
     assert labels_after(12) < 3
+
+
+def test_a_large_sheet_does_not_put_off_the_next_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    decided = list[int]()
+    monkeypatch.setattr(Engine, "_decide", lambda _engine, answered, _checks: decided.append(len(answered.rows)))
+    engine, ledger = Engine(SPACE), Ledger(len(SPACE))
+    ledger.add(Action(kind="name", rows=tuple(range(60)), label="free", form="sheet"))
+    for row in range(60, 80):
+        ledger.add(Action(kind="name", rows=(row,), label="crack"))
+        engine.update(ledger)
+    assert decided == [69, 75]  # after 10 and 16 actions

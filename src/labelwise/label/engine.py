@@ -14,8 +14,7 @@ from labelwise.label.spread import Spread
 from labelwise.support.processes import on_one_thread
 
 FOLDS = 4  # folds of answers for decisions
-LEAST_ACTIONS = 8
-FIRST, GROWTH = 10, 1.6  # answers at the first decision, and the factor until the next
+FIRST, GROWTH = 10, 1.6  # actions at the first decision, and the factor until the next
 SHARP = (5.0, 10.0, 15.0, 20.0, 30.0, 45.0)  # candidates, chosen by held-out likelihood
 WEIGHTS = (
     0.25,
@@ -70,7 +69,7 @@ class Engine:
         )  # how many images one is like
         nobody = np.empty(0, np.int64)
         self._known = Answered(nobody, nobody, 0, nobody)
-        self._decided = 0  # answers as of which it was decided
+        self._decided = 0  # actions as of which it was decided
 
     @on_one_thread
     def update(self, ledger: Ledger) -> Floats:
@@ -78,8 +77,9 @@ class Engine:
         answered = ledger.answered()
         self._follow(answered)
         actions = len(np.unique(answered.batches))
-        if actions >= LEAST_ACTIONS and len(answered.rows) >= max(FIRST, GROWTH * self._decided):
+        if actions >= max(FIRST, GROWTH * self._decided):  # a sheet is one action, however many answers it brings
             self._decide(answered, ledger.checks)
+            self._decided = actions
         if not len(answered.rows):
             labels = max(1, answered.labels)
             return np.full((len(self.space), answered.labels), 1 / labels, np.float32)
@@ -114,7 +114,6 @@ class Engine:
         Questions are a biased sample, so an answer is weighted by the number of images it resembles. Checks are unbiased; ten of
         them have the weight of all other answers in the choice of sharpness.
         """
-        self._decided = len(answered.rows)
         held = self._hold_out(answered)
         if not len(held.targets):
             return
