@@ -55,7 +55,7 @@ def gains(space: Space, unsure: Floats, covered: Floats, open_rows: np.ndarray) 
 
 
 def reach(space: Space, unsure: Floats, answered: np.ndarray) -> Floats:
-    """Return the value of an answer to each image for the regions near it ``[n]``: that of ``gains``, with regions in place of images."""
+    """Return the value of an answer to each image for the regions near it ``[n]``, as ``gains`` has it for images."""
     places, kernel = space.regions
     covered = kernel[:, np.unique(places[answered])].max(1, initial=0)
     worth = np.bincount(places, unsure, len(kernel)) @ np.maximum(kernel - covered[:, None], 0)
