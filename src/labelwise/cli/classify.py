@@ -187,10 +187,12 @@ class Answers:
 
     def _join(self, every: Sequence["Joined"]) -> None:
         """Add the joined answers of images and events; images are sorted by theirs."""
-        self.joined = [one for one in every if self._only is None or one.label in self._only]
-        for one in self.joined if self._sorter else ():
-            if self._sorter and one.level != "event" and Path(one.name).is_file():
-                self._sorter.place(one.name, one.label)
+        self.joined = [
+            joined_answer for joined_answer in every if self._only is None or joined_answer.label in self._only
+        ]
+        for joined_answer in self.joined if self._sorter else ():
+            if self._sorter and joined_answer.level != "event" and Path(joined_answer.name).is_file():
+                self._sorter.place(joined_answer.name, joined_answer.label)
 
     def write(self, model: str) -> list[str]:
         """Write the table and the page, and return all written paths."""

@@ -61,7 +61,9 @@ class Sorter:
                     f'"{home}" is a link, and images are written only to real folders. Remove it, or choose another folder.'
                 )
             home.mkdir(exist_ok=True)
-            target = next(home / each for each in numbered(name or source.name) if self._put(source, home / each))
+            target = next(
+                home / candidate for candidate in numbered(name or source.name) if self._place_file(source, home / candidate)
+            )
             state = _state(target)
         except OSError as error:
             self._record({})
@@ -75,11 +77,11 @@ class Sorter:
         """Save the record of placed files."""
         self._record({"model": model})
 
-    def _record(self, about: Mapping[str, str]) -> None:
-        document = {"source": self.source, **about, "placed": self.placed}
+    def _record(self, entries: Mapping[str, str]) -> None:
+        document = {"source": self.source, **entries, "placed": self.placed}
         write_atomically(self.root / RECORD, json.dumps(document, indent=0).encode("utf-8", "replace"))
 
-    def _put(self, source: Path, target: Path) -> bool:
+    def _place_file(self, source: Path, target: Path) -> bool:
         """Put the image at the target; return False if another file has that name."""
         if os.path.lexists(target):
             if target.is_symlink() or not target.is_file():
@@ -111,10 +113,10 @@ def _is_below(root: Path, name: str) -> bool:
 def _state(file: Path) -> tuple[int, int] | None:
     """Return size and modification time of a file (of a link itself), or None."""
     try:
-        about = file.lstat()
+        stat = file.lstat()
     except OSError:
         return None
-    return about.st_size, about.st_mtime_ns
+    return stat.st_size, stat.st_mtime_ns
 
 
 def _name_unused(part: Path, target: Path) -> None:

@@ -74,7 +74,7 @@ def export(classifier: Classifier, file: str | Path, *, overwrite: bool = False)
 def metadata(classifier: Classifier) -> dict[str, str]:
     """Return what the file says about itself, each entry JSON."""
     calibration, rule = classifier.calibration, classifier.familiarity.rule
-    about: dict[str, Any] = {
+    description: dict[str, Any] = {
         "labels": list(classifier.labels.names),
         "shape": list(classifier.shape),
         "fit": classifier.encoder.fit,
@@ -88,7 +88,7 @@ def metadata(classifier: Classifier) -> dict[str, str]:
         "unseen": sorted(classifier.unseen),
         "labelwise": __version__,
     }
-    return {name: json.dumps(value, ensure_ascii=False) for name, value in about.items()}
+    return {name: json.dumps(value, ensure_ascii=False) for name, value in description.items()}
 
 
 def _model(classifier: Classifier, onnx: Any) -> Any:
@@ -99,7 +99,7 @@ def _model(classifier: Classifier, onnx: Any) -> Any:
     if not isinstance(classifier.encoder, Precomputed):
         encoder = as_onnx(classifier.encoder)
         inner = _encoder(encoder, onnx)
-        _seen(encoder, images).name_output(inner.graph.input[0].name)
+        _view(encoder, images).name_output(inner.graph.input[0].name)
         nodes, graph.nodes = [*graph.nodes, *inner.graph.node], []
         constants, functions, version = list(inner.graph.initializer), list(inner.functions), inner.ir_version
         features = _features(encoder, graph)
@@ -131,7 +131,7 @@ def _model(classifier: Classifier, onnx: Any) -> Any:
 def _encoder(encoder: OnnxEncoder, onnx: Any) -> Any:
     """Return the model of an encoder, its names beginning with ``encoder/``."""
     model = onnx.load_from_string(encoder.content)
-    versions = {each.version for each in model.opset_import if each.domain in ("", "ai.onnx")}
+    versions = {opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")}
     if versions != {OPSET}:
         try:
             model = import_module("onnx.version_converter").convert_version(model, OPSET)
@@ -141,7 +141,7 @@ def _encoder(encoder: OnnxEncoder, onnx: Any) -> Any:
     return import_module("onnx.compose").add_prefix(model, "encoder/")
 
 
-def _seen(encoder: OnnxEncoder, images: Traced) -> Traced:
+def _view(encoder: OnnxEncoder, images: Traced) -> Traced:
     """Return what the graph of an encoder takes: images that are cropped and normalised, and then their mirror images."""
     x: Any = images
     if images.ndim == 4:
@@ -157,8 +157,8 @@ def _features(encoder: OnnxEncoder, graph: Graph) -> Traced:
     features = Traced(graph, f"encoder/{encoder.card.output}", sample)
     if not mirror:
         return features
-    one, other = features.halves()
-    return cast(Traced, (one + other) * 0.5)
+    left_half, right_half = features.halves()
+    return cast(Traced, (left_half + right_half) * 0.5)
 
 
 def _compare(classifier: Classifier, content: bytes) -> float:
@@ -167,11 +167,11 @@ def _compare(classifier: Classifier, content: bytes) -> float:
     for count in BATCHES:
         images = _example(classifier.shape, count)
         features = encode(classifier.encoder, classifier.images(images), cache=False, progress=False)
-        wanted = outputs_of(classifier.scores_of(classifier.head.embed(features.values)))
-        given = dict(zip(OUTPUTS, session.run(list(OUTPUTS), {INPUT: images}), strict=True))
+        expected = outputs_of(classifier.scores_of(classifier.head.embed(features.values)))
+        outputs = dict(zip(OUTPUTS, session.run(list(OUTPUTS), {INPUT: images}), strict=True))
         for name in ("scores", "probabilities", "answers"):
-            size = max(1.0, float(abs(wanted[name]).max())) if name == "scores" else 1.0
-            worst = max(worst, float(abs(wanted[name] - given[name]).max()) / size)
+            size = max(1.0, float(abs(expected[name]).max())) if name == "scores" else 1.0
+            worst = max(worst, float(abs(expected[name] - outputs[name]).max()) / size)
     if not worst <= TOLERANCE:
         raise LabelwiseError(
             f"The exported file differs from the classifier by {worst:.1e}, more than {TOLERANCE:.0e}; nothing was written."

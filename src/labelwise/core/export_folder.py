@@ -38,15 +38,15 @@ def export_folder(classifier: Classifier, folder: str | Path, *, overwrite: bool
         if not all((target / name).exists() for name in (MODEL, LABELS, *PROGRAMS)):
             raise UsageError(f"{target} exists and is not an exported folder. Choose another name.")
     with writing_folder(target) as part:
-        made = export(classifier, part / MODEL)
-        about = {key: json.loads(value) for key, value in metadata(classifier).items()}
-        about["reported"] = "answers" if classifier.calibration.multilabel else "probabilities"
-        about["tall_first"] = _tall_first()
-        about |= _promises(classifier)
-        write_atomically(part / LABELS, json.dumps(about, indent=1, ensure_ascii=False).encode() + b"\n")
+        exported = export(classifier, part / MODEL)
+        description = {key: json.loads(value) for key, value in metadata(classifier).items()}
+        description["reported"] = "answers" if classifier.calibration.multilabel else "probabilities"
+        description["tall_first"] = _tall_first()
+        description |= _promises(classifier)
+        write_atomically(part / LABELS, json.dumps(description, indent=1, ensure_ascii=False).encode() + b"\n")
         for name in PROGRAMS:
             write_atomically(part / name, files("labelwise.core").joinpath("standalone", name).read_bytes())
-    return Exported(target, made.labels, made.difference, made.megabytes)
+    return Exported(target, exported.labels, exported.difference, exported.megabytes)
 
 
 def _promises(classifier: Classifier) -> dict[str, Any]:

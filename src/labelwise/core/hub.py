@@ -96,7 +96,7 @@ def _library() -> Any:
 
 
 @contextmanager
-def _plain_errors(what: str, token: str | None = None) -> Iterator[None]:
+def _plain_errors(action: str, token: str | None = None) -> Iterator[None]:
     """Turn what the package raises into an error for people, in which no token is."""
     try:
         yield
@@ -104,12 +104,12 @@ def _plain_errors(what: str, token: str | None = None) -> Iterator[None]:
         raise
     except Exception as error:  # the package and its HTTP library have dozens of kinds
         kinds = [kind.__name__ for kind in type(error).__mro__]
-        known = next((REASONS[kind] for kind in kinds if kind in REASONS), None)
+        reason = next((REASONS[kind] for kind in kinds if kind in REASONS), None)
         status = getattr(getattr(error, "response", None), "status_code", None)
-        if status in (401, 403) and known is None:
-            known = "the hub refuses. Log in with a token that may write: hf auth login"
-        text = known or without_token(str(error).strip().partition("\n")[0][:200], token) or kinds[0]
-        raise StoreError(f"{what}: {text.rstrip('.')}.") from None
+        if status in (401, 403) and reason is None:
+            reason = "the hub refuses. Log in with a token that may write: hf auth login"
+        text = reason or without_token(str(error).strip().partition("\n")[0][:200], token) or kinds[0]
+        raise StoreError(f"{action}: {text.rstrip('.')}.") from None
 
 
 def without_token(text: str, token: str | None) -> str:

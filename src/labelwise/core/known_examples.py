@@ -28,10 +28,10 @@ class KnownExamples:
 
         ``weights [n]`` say how many images each counts as; () is one.
         """
-        counted = np.array(weights) if weights else np.ones(len(targets))
-        counts = np.bincount(targets, counted, minlength=len(names))
+        counts_of_rows = np.array(weights) if weights else np.ones(len(targets))
+        counts = np.bincount(targets, counts_of_rows, minlength=len(names))
         places = np.flatnonzero(counts).tolist()
-        means = np.stack([np.average(embeddings[targets == row], 0, counted[targets == row]) for row in places])
+        means = np.stack([np.average(embeddings[targets == row], 0, counts_of_rows[targets == row]) for row in places])
         return cls(tuple(names[row] for row in places), counts[places].astype(np.float32), means.astype(np.float32))
 
     def rows(self, name: str) -> Array:

@@ -223,9 +223,9 @@ def reliability(
     """
     sure, right = _rows(confidence, correct)
     places = np.searchsorted(np.arange(1, bins) / bins, sure.astype(np.float64))
-    counted = np.ones(len(sure)) if weights is None else np.asarray(weights)
-    sums = [np.bincount(places, weights=values * counted, minlength=bins) for values in (sure, right)]
-    return _reliability(sums, np.bincount(places, None if weights is None else counted, minlength=bins))
+    counts = np.ones(len(sure)) if weights is None else np.asarray(weights)
+    sums = [np.bincount(places, weights=values * counts, minlength=bins) for values in (sure, right)]
+    return _reliability(sums, np.bincount(places, None if weights is None else counts, minlength=bins))
 
 
 def _reliability(sums: Sequence[Any], count: NDArray[Any]) -> Reliability:

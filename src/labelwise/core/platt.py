@@ -42,29 +42,29 @@ def fit_platt(scores: ArrayLike, targets: ArrayLike, weights: ArrayLike | None =
     x = np.asarray(scores, np.float64)
     truth = truth_table(np.asarray(targets), x.shape[1])
     wrong = _best_wrong(x, truth)
-    counted = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
-    yes, no = float(counted @ truth.sum(1)), float(counted @ wrong.sum(1))
-    soft = np.where(truth, (yes + 1) / (yes + 2), wrong / (no + 2)).ravel()
-    spread = max(_spread(x), 1e-12)
-    each, total = np.repeat(counted, x.shape[1]), float(counted.sum()) * x.shape[1]
-    x = x.ravel() / spread
-    blocks = [(x[i : i + BLOCK], soft[i : i + BLOCK], each[i : i + BLOCK]) for i in range(0, len(x), BLOCK)]
+    counts = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
+    positives, negatives = float(counts @ truth.sum(1)), float(counts @ wrong.sum(1))
+    soft = np.where(truth, (positives + 1) / (positives + 2), wrong / (negatives + 2)).ravel()
+    scale_of_scores = max(_deviation(x), 1e-12)
+    pair_weights, total = np.repeat(counts, x.shape[1]), float(counts.sum()) * x.shape[1]
+    x = x.ravel() / scale_of_scores
+    blocks = [(x[i : i + BLOCK], soft[i : i + BLOCK], pair_weights[i : i + BLOCK]) for i in range(0, len(x), BLOCK)]
 
     def cross_entropy(p: Numbers) -> tuple[float, Numbers, Numbers]:
         """Return the mean cross entropy of answers, its gradient and its Hessian, block by block."""
         sums = np.zeros(6)
-        for numbers, wanted, share in blocks:
+        for numbers, target, share in blocks:
             odds = numbers * p[0] + p[1]
-            yes = sigmoid(odds)
-            excess, bend = share * (yes - wanted), share * yes * (1 - yes)
-            value = share @ (softplus(odds) - wanted * odds)
+            answers = sigmoid(odds)
+            excess, bend = share * (answers - target), share * answers * (1 - answers)
+            value = share @ (softplus(odds) - target * odds)
             curvature = (bend @ numbers**2, bend @ numbers, bend.sum())
             sums += np.array([value, excess @ numbers, excess.sum(), *curvature])
-        value, first, second, squares, mixed, whole = (sums / total).tolist()
-        return value, np.array([first, second]), np.array([[squares, mixed], [mixed, whole]])
+        value, first, second, squares, cross_sum, weight_sum = (sums / total).tolist()
+        return value, np.array([first, second]), np.array([[squares, cross_sum], [cross_sum, weight_sum]])
 
     scale, offset = _newton(cross_entropy, np.array([1.0, 0.0])) or _positive(cross_entropy)
-    return scale / spread, offset
+    return scale / scale_of_scores, offset
 
 
 def fit_platt_each(scores: ArrayLike, truths: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -102,32 +102,32 @@ def fit_temperature(
     images are classified without error. (Given to all labels alike, those that are far from right, the far end of ordered
     ones, would make every answer unsure.) An image of weight w ``[n]`` counts as w images.
     """
-    x, added = np.asarray(scores, np.float64), np.asarray(shift, np.float64)
+    x, shifts = np.asarray(scores, np.float64), np.asarray(shift, np.float64)
     n, k = x.shape
     if k < 2:
         return 1.0
     truth = truth_table(np.asarray(targets), k)
-    counted = np.ones(n) if weights is None else np.asarray(weights, np.float64)
-    total, share = counted.sum(), counted / counted.sum()
-    spread = _spread(x) or 1.0
-    x = x / spread
+    counts = np.ones(n) if weights is None else np.asarray(weights, np.float64)
+    total, share = counts.sum(), counts / counts.sum()
+    scale = _deviation(x) or 1.0
+    x = x / scale
     # a pseudo-count on the best wrong label, as one more image that it was would be
-    wanted = float(share @ ((total + 1) * x[truth] + np.where(truth, -np.inf, x).max(1)) / (total + 2))
+    target = float(share @ ((total + 1) * x[truth] + np.where(truth, -np.inf, x).max(1)) / (total + 2))
     inverse = 1.0
     for _ in range(MOST_STEPS):  # Newton: convex in 1 / T
-        weighted = softmax(x * inverse + added) * x
-        mean = weighted.sum(1)
-        slope = float(share @ mean) - wanted
-        bend = float(share @ ((weighted * x).sum(1) - mean**2))
+        weighted_scores = softmax(x * inverse + shifts) * x
+        mean = weighted_scores.sum(1)
+        slope = float(share @ mean) - target
+        bend = float(share @ ((weighted_scores * x).sum(1) - mean**2))
         step = min(max(inverse - slope / max(bend, 1e-300), inverse / 4), inverse * 4)
         step = min(max(step, SOFTEST), 1 / SOFTEST)
         if abs(step - inverse) <= 1e-12 * inverse:
             break
         inverse = step
-    return spread / inverse
+    return scale / inverse
 
 
-def _spread(x: Numbers) -> float:
+def _deviation(x: Numbers) -> float:
     """Return the standard deviation of all numbers; 1 of a single one."""
     return float(x.std(ddof=1)) if x.size > 1 else 1.0
 

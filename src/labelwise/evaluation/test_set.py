@@ -151,7 +151,8 @@ def select_test_sets(
     trained_on = len(usable) - unlabelled - len(rows)
     if not len(rows):
         answers = [
-            left_out_answers(one, pooled, data.labels) for (one, data), pooled in zip(pairs, splits, strict=True)
+            left_out_answers(classifier_of_pair, pooled, data.labels)
+            for (classifier_of_pair, data), pooled in zip(pairs, splits, strict=True)
         ]
         if not (trained_on and leaves and not unlabelled and all(answers)):
             raise DataError(_nothing_left(first, name, trained_on, unlabelled))
@@ -216,7 +217,9 @@ def _choose(data: Dataset, split: str | None, *, unknown: bool) -> tuple[str, tu
 
 def _readable(pairs: Sequence[tuple[Classifier, Dataset]], names: Sequence[str]) -> list[tuple[Classifier, Dataset]]:
     """Return the pairs with data as each model takes them, or raise an error where one cannot, or readings differ."""
-    pairs = [(one, readable(data, names, one.shape)) for one, data in pairs]
+    pairs = [
+        (classifier_of_pair, readable(data, names, classifier_of_pair.shape)) for classifier_of_pair, data in pairs
+    ]
     for classifier, data in pairs:
         _check_fit(classifier, data)
         _check_same(data, pairs[0][1])
@@ -234,9 +237,9 @@ def _made_from(classifier: Classifier, data: Dataset) -> bool:
 def _pool(data: Dataset, names: Sequence[str]) -> Split:
     """Return the images of these splits, one after another."""
     splits = {name: data.splits[name] for name in names}
-    whole = pool(replace(data, splits=splits))
+    pooled = pool(replace(data, splits=splits))
     has_files = any(split.files for split in splits.values())
-    return whole if has_files else replace(whole, files=())
+    return pooled if has_files else replace(pooled, files=())
 
 
 def _check_fit(classifier: Classifier, data: Dataset) -> None:

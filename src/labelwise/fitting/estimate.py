@@ -85,17 +85,17 @@ def confused_labels(best: Array, targets: Array, names: tuple[str, ...]) -> list
 def _suspicious(scores: Scores, targets: Array, split: "Split | TensorSplit", rows: Array) -> list[dict[str, Any]]:
     """Return the images that look most like another label than their own."""
     names = scores.classifier.labels.names
-    chances, others = np.empty(len(targets)), np.empty(len(targets), np.int64)
+    chances, rivals = np.empty(len(targets)), np.empty(len(targets), np.int64)
     start = 0
     for part in scores.parts():
         probabilities, end = part.probabilities.copy(), start + len(part)
         probabilities[np.arange(len(part)), targets[start:end]] = 0.0
-        chances[start:end], others[start:end], start = probabilities.max(1), probabilities.argmax(1), end
+        chances[start:end], rivals[start:end], start = probabilities.max(1), probabilities.argmax(1), end
     return [
         {
             "file": split.files[rows[i]] if split.files else f"row {rows[i]}",
             "label": names[targets[i]],
-            "looks_like": names[others[i]],
+            "looks_like": names[rivals[i]],
             "probability": round(float(chances[i]), 4),
         }
         for i in (-chances).argsort(kind="stable")[:MOST_SUSPICIOUS].tolist()
@@ -107,10 +107,10 @@ def estimate_on_validation(classifier: Classifier, scores: Scores, val: "Split |
     """Add an estimate on validation images to the classifier, if there are enough of them with one label each."""
     if val.multilabel or len(val) < LEAST_IMAGES:
         return classifier
-    alone = val.groups.count("") if val.groups else len(val)
-    independent = alone + len(set(val.groups) - {""})
-    about = estimate(scores.of(classifier), val, np.arange(len(val)), independent)
-    summary = {**classifier.origin.summary, "validation": about}
+    independent_count = val.groups.count("") if val.groups else len(val)
+    independent = independent_count + len(set(val.groups) - {""})
+    estimates = estimate(scores.of(classifier), val, np.arange(len(val)), independent)
+    summary = {**classifier.origin.summary, "validation": estimates}
     return replace(classifier, origin=replace(classifier.origin, summary=summary))
 
 
@@ -144,41 +144,58 @@ MOST_PAIRS = 5_000  # of each kind that a threshold for pairs is fitted on
 
 
 def calibrate_by_leave_one_out(
-    classifier: Classifier, fitted: LeavesOut, train: "Split | TensorSplit", embeddings: Array, wish: PriorWish = DATA
+    classifier: Classifier,
+    discriminant: LeavesOut,
+    train: "Split | TensorSplit",
+    embeddings: Array,
+    request: PriorWish = DATA,
 ) -> Classifier:
     """Return the classifier calibrated on its training images, each left out; unchanged where no two share a label.
 
     Args:
         classifier: not calibrated yet.
-        fitted: its fit, for leave-one-out.
+        discriminant: its fit, for leave-one-out.
         train: its training images.
         embeddings: of these ``[n, d]``.
-        wish: which prior labels have.
+        request: which prior labels have.
     """
-    known = _Known.of(train, embeddings)
-    alone = fitted.leave_one_out("copies")
-    classifier = _with_prior(classifier, alone, known, wish)
-    left = fitted.leave_one_out()
-    usable = np.flatnonzero(left.usable)
+    train_rows = _TrainRows.of(train, embeddings)
+    without_copies = discriminant.leave_one_out("copies")
+    classifier = _with_prior(classifier, without_copies, train_rows, request)
+    without_one = discriminant.leave_one_out()
+    usable = np.flatnonzero(without_one.usable)
     if len(usable) < CALIBRATION_IMAGES:
         return classifier
-    rows = left.rows[usable]
-    scores, targets, weights = known.scores(classifier, left)[usable], known.targets[rows], known.weights[rows]
-    done = calibrate(scores, targets, nearest=True, weights=weights)
-    done = _with_sign_weights(done, scores, weights, known, (alone, fitted.leave_one_out("labels")))
-    log_odds = _log_odds_at_full_size(scores.of(done), targets, weights, left, usable)
-    ahead = ahead_of_others(log_odds, targets)
-    independent = independent_images(left.groups[usable], targets, weights)
-    about = estimate(scores.of(done), train, rows, independent, ahead > 0, weights)
-    if len(np.unique(left.groups)) < len(np.unique(alone.groups)):
-        about["accuracy_with_lookalikes"] = _accuracy_with_lookalikes(done, alone, known)
-    done = replace(done, calibration=with_promises(done, log_odds, targets, weights))
-    done = replace(done, origin=replace(done.origin, summary={**done.origin.summary, "leave_one_out": about}))
-    return _with_verifier(done, fitted, known.targets, rows if len(left.rows) == len(train) else np.arange(len(train)))
+    rows = without_one.rows[usable]
+    scores, targets, weights = (
+        train_rows.scores(classifier, without_one)[usable],
+        train_rows.targets[rows],
+        train_rows.weights[rows],
+    )
+    calibrated = calibrate(scores, targets, nearest=True, weights=weights)
+    calibrated = _with_sign_weights(
+        calibrated, scores, weights, train_rows, (without_copies, discriminant.leave_one_out("labels"))
+    )
+    log_odds = _log_odds_at_full_size(scores.of(calibrated), targets, weights, without_one, usable)
+    lead = ahead_of_others(log_odds, targets)
+    independent = independent_images(without_one.groups[usable], targets, weights)
+    estimates = estimate(scores.of(calibrated), train, rows, independent, lead > 0, weights)
+    if len(np.unique(without_one.groups)) < len(np.unique(without_copies.groups)):
+        estimates["accuracy_with_lookalikes"] = _accuracy_with_lookalikes(calibrated, without_copies, train_rows)
+    calibrated = replace(calibrated, calibration=with_promises(calibrated, log_odds, targets, weights))
+    calibrated = replace(
+        calibrated, origin=replace(calibrated.origin, summary={**calibrated.origin.summary, "leave_one_out": estimates})
+    )
+    return _with_verifier(
+        calibrated,
+        discriminant,
+        train_rows.targets,
+        rows if len(without_one.rows) == len(train) else np.arange(len(train)),
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
+class _TrainRows:
     """The training images: targets, weights and embeddings."""
 
     targets: Array  # [n]
@@ -190,28 +207,34 @@ class _Known:
         given = train.weights if isinstance(train, Split) else ()
         return cls(np.asarray(train.targets), np.array(given) if given else np.ones(len(train)), embeddings)
 
-    def scores(self, classifier: Classifier, left: LeaveOneOut) -> Scores:
+    def scores(self, classifier: Classifier, estimate: LeaveOneOut) -> Scores:
         """Return the scores of those that were left out."""
-        return left_out_scores(classifier, self.embeddings, left)
+        return left_out_scores(classifier, self.embeddings, estimate)
 
 
-def _with_prior(classifier: Classifier, left: LeaveOneOut, known: _Known, wish: PriorWish) -> Classifier:
+def _with_prior(
+    classifier: Classifier, estimate: LeaveOneOut, train_rows: _TrainRows, request: PriorWish
+) -> Classifier:
     """Return the classifier with the prior of its labels; labels without images are as frequent as the others are on average."""
-    usable, trained = np.flatnonzero(left.usable), left.scores.shape[1]
-    if wish.equal or len(usable) < CALIBRATION_IMAGES:
+    usable, label_count = np.flatnonzero(estimate.usable), estimate.scores.shape[1]
+    if request.equal or len(usable) < CALIBRATION_IMAGES:
         return classifier
-    counts = np.bincount(known.targets, known.weights, minlength=trained)
-    rows = left.rows[usable]
-    prior = choose_prior(left.scores[usable], known.targets[rows], counts, wish, known.weights[rows])
+    counts = np.bincount(train_rows.targets, train_rows.weights, minlength=label_count)
+    rows = estimate.rows[usable]
+    prior = choose_prior(estimate.scores[usable], train_rows.targets[rows], counts, request, train_rows.weights[rows])
     values = np.full(len(classifier.labels), prior.values.mean())
-    values[:trained] = prior.values
+    values[:label_count] = prior.values
     calibration = classifier.calibration.with_prior(values) if prior.values.any() else classifier.calibration
-    summary = {**classifier.origin.summary, "prior": prior.summary(classifier.labels.names[:trained])}
+    summary = {**classifier.origin.summary, "prior": prior.summary(classifier.labels.names[:label_count])}
     return replace(classifier, calibration=calibration, origin=replace(classifier.origin, summary=summary))
 
 
 def _with_sign_weights(
-    classifier: Classifier, scores: Scores, weights: Array, known: _Known, left: tuple[LeaveOneOut, LeaveOneOut]
+    classifier: Classifier,
+    scores: Scores,
+    weights: Array,
+    train_rows: _TrainRows,
+    estimates: tuple[LeaveOneOut, LeaveOneOut],
 ) -> Classifier:
     """Return the classifier whose outlier rule weighs its signs as tells strangers best: training images whose whole label is left out.
 
@@ -219,22 +242,22 @@ def _with_sign_weights(
         classifier: calibrated.
         scores: of the images that its rule was fitted on ``[m, k]``.
         weights: of these ``[m]``.
-        known: all training images.
-        left: training images left out alone, and with their label.
+        train_rows: all training images.
+        estimates: training images left out alone, and with their label.
     """
     familiarity, keep = classifier.familiarity, classifier.origin.summary["calibration"]["keep"]
-    alone, usable, strange = left[0], np.flatnonzero(left[0].usable), left[1].rows
-    if len(np.unique(known.targets[strange])) < LEAST_LEFT_OUT:
+    without_copies, usable, outlier_rows = estimates[0], np.flatnonzero(estimates[0].usable), estimates[1].rows
+    if len(np.unique(train_rows.targets[outlier_rows])) < LEAST_LEFT_OUT:
         return classifier
     sides = []
     for some, rows in (
-        (known.scores(classifier, alone)[usable], alone.rows[usable]),
-        (known.scores(classifier, left[1]), strange),
+        (train_rows.scores(classifier, without_copies)[usable], without_copies.rows[usable]),
+        (train_rows.scores(classifier, estimates[1]), outlier_rows),
     ):
         signs = np.stack([familiarity.outlier_score(some, kind) for kind in SIGNS], 1)
-        sides.append(Signs(signs, known.targets[rows], known.weights[rows]))
-    chosen = weigh_signs(*sides)
-    rule = familiarity.fit(scores.of(classifier), keep, weights, nearest=True, sign_weights=chosen)
+        sides.append(Signs(signs, train_rows.targets[rows], train_rows.weights[rows]))
+    sign_weights = weigh_signs(*sides)
+    rule = familiarity.fit(scores.of(classifier), keep, weights, nearest=True, sign_weights=sign_weights)
     return replace(classifier, familiarity=rule)
 
 
@@ -247,36 +270,36 @@ class Signs:
     weights: Array  # [n]
 
 
-def weigh_signs(known: Signs, strange: Signs) -> tuple[float, float]:
+def weigh_signs(signs: Signs, outlier_signs: Signs) -> tuple[float, float]:
     """Return the weights of two signs under whose sum strangers stand out most: by the area under the ROC curve of each label left out.
 
     A label of n strangers counts n / (n + 5). Of weights that do nearly as well the most even ones are taken; and these are drawn towards
     even ones, since few labels say little of others: by w / (w + 5), where w is how many labels count.
 
     Args:
-        known: of known images.
-        strange: of images whose label was left out.
+        signs: of known images.
+        outlier_signs: of images whose label was left out.
     """
-    counts = np.bincount(strange.labels, strange.weights)
-    counted = strange.weights / (counts + FEW)[strange.labels]
-    labels_counted = float(counted.sum())
-    areas = {share: float(counted @ _below(known, strange, share)) for share in SHARES}
+    counts = np.bincount(outlier_signs.labels, outlier_signs.weights)
+    weights = outlier_signs.weights / (counts + FEW)[outlier_signs.labels]
+    labels_counted = float(weights.sum())
+    areas = {share: float(weights @ _share_below(signs, outlier_signs, share)) for share in SHARES}
     best = max(areas.values()) - SLACK * labels_counted
     share = min((share for share in SHARES if areas[share] >= best), key=lambda share: abs(share - 0.5))
     share = 0.5 + (share - 0.5) * labels_counted / (labels_counted + FEW_LABELS)
     return 2 * (1 - share), 2 * share
 
 
-def _below(known: Signs, strange: Signs, share: float) -> Array:
+def _share_below(known: Signs, outlier_signs: Signs, share: float) -> Array:
     """Return which share of known images of other labels each stranger stands out from ``[m]``."""
-    inside, outside = (signs.values @ np.array([1 - share, share]) for signs in (known, strange))
+    inside, outside = (signs.values @ np.array([1 - share, share]) for signs in (known, outlier_signs))
     order = inside.argsort(kind="stable")
     every, total = _weight_below(inside[order], known.weights[order], outside)
-    for label in np.unique(strange.labels):
-        rows, own = strange.labels == label, order[known.labels[order] == label]
-        below, whole = _weight_below(inside[own], known.weights[own], outside[rows])
-        every[rows] -= below
-        total[rows] -= whole
+    for label in np.unique(outlier_signs.labels):
+        rows, own = outlier_signs.labels == label, order[known.labels[order] == label]
+        lower_weight, total_weight = _weight_below(inside[own], known.weights[own], outside[rows])
+        every[rows] -= lower_weight
+        total[rows] -= total_weight
     return np.asarray(every / np.maximum(total, 1e-12))
 
 
@@ -286,47 +309,49 @@ def _weight_below(values: Array, weights: Array, limits: Array) -> tuple[Array, 
     return sums[np.searchsorted(values, limits)], np.full(len(limits), sums[-1])
 
 
-def _with_verifier(classifier: Classifier, fitted: LeavesOut, labels: Array, rows: Array) -> Classifier:
+def _with_verifier(classifier: Classifier, discriminant: LeavesOut, labels: Array, rows: Array) -> Classifier:
     """Return the classifier with a threshold for pairs, fitted on pairs of training images as if neither had been seen."""
     targets = labels[rows]
     if not can_verify(targets):
         return classifier
     same, different = (rows[np.asarray(pairs)] for pairs in draw_pairs(targets, MOST_PAIRS, 0))
-    cosines = fitted.pair_cosines(np.concatenate([same, different]))
+    cosines = discriminant.pair_cosines(np.concatenate([same, different]))
     if cosines is None:
         return classifier
-    alike = cosines.astype(np.float64)
-    return replace(classifier, verifier=verifier_of(alike[: len(same)], alike[len(same) :], "eer", "whitened"))
+    similarity = cosines.astype(np.float64)
+    return replace(
+        classifier, verifier=verifier_of(similarity[: len(same)], similarity[len(same) :], "eer", "whitened")
+    )
 
 
-def _accuracy_with_lookalikes(classifier: Classifier, alone: LeaveOneOut, known: _Known) -> float:
+def _accuracy_with_lookalikes(classifier: Classifier, estimate: LeaveOneOut, train_rows: _TrainRows) -> float:
     """Return the accuracy on new images that look like training images as much as these look like each other."""
-    usable = np.flatnonzero(alone.usable)
-    scores, rows = known.scores(classifier, alone)[usable], alone.rows[usable]
-    targets, weights = known.targets[rows], known.weights[rows]
-    log_odds = _log_odds_at_full_size(scores, targets, weights, alone, usable)
+    usable = np.flatnonzero(estimate.usable)
+    scores, rows = train_rows.scores(classifier, estimate)[usable], estimate.rows[usable]
+    targets, weights = train_rows.targets[rows], train_rows.weights[rows]
+    log_odds = _log_odds_at_full_size(scores, targets, weights, estimate, usable)
     return float(np.average(ahead_of_others(log_odds, targets) > 0, weights=weights))
 
 
-def _log_odds_at_full_size(scores: Scores, targets: Array, weights: Array, left: LeaveOneOut, rows: Array) -> Array:
+def _log_odds_at_full_size(scores: Scores, targets: Array, weights: Array, estimate: LeaveOneOut, rows: Array) -> Array:
     """Return the log-odds ``[n, k]`` that new images like these rows would have.
 
     None of their label will be left out for them. So their own label is as well known as the others, and its margin to the best of
     these varies less, around the same mean.
     """
     raw = scores.raw.copy()
-    raw[np.arange(len(rows)), targets] = left.own_scores[rows]
+    raw[np.arange(len(rows)), targets] = estimate.own_scores[rows]
     log_odds = scores.classifier.calibration.log_odds(raw)
-    ahead = ahead_of_others(log_odds, targets)
-    usual = np.average(ahead, weights=weights)
-    new = usual + (ahead - usual) * left.margin_ratio[rows]
-    log_odds[np.arange(len(rows)), targets] += new - ahead
+    lead = ahead_of_others(log_odds, targets)
+    usual = np.average(lead, weights=weights)
+    new = usual + (lead - usual) * estimate.margin_ratio[rows]
+    log_odds[np.arange(len(rows)), targets] += new - lead
     return log_odds
 
 
-def left_out_scores(classifier: Classifier, embeddings: Array, left: LeaveOneOut) -> Scores:
+def left_out_scores(classifier: Classifier, embeddings: Array, estimate: LeaveOneOut) -> Scores:
     """Return the scores of training images left out; labels without any have the scores that they always have."""
-    rows, raw = embeddings[left.rows], left.scores
+    rows, raw = embeddings[estimate.rows], estimate.scores
     if raw.shape[1] < len(classifier.labels):
         raw = np.concatenate([raw, classifier.score(rows)[:, raw.shape[1] :]], 1)
-    return classifier.scores_of(rows, raw, left.outlier_scores, left.nearest)
+    return classifier.scores_of(rows, raw, estimate.outlier_scores, estimate.nearest)

@@ -67,7 +67,9 @@ def origin_of(method: Method, part: TrainData, summary: dict[str, Any], model: L
 
 def with_memory(classifier: Classifier, training: Trained, images: Tensor) -> Classifier:
     """Return the classifier with these training images among the familiar ones; a sample if there are many."""
-    known = training.model.prepare(images)
-    some = torch.from_numpy(draw_rows(len(known), MEMORY))
-    embeddings = training.embeddings(known if len(some) == len(known) else known[some])
+    training_embeddings = training.model.prepare(images)
+    some = torch.from_numpy(draw_rows(len(training_embeddings), MEMORY))
+    embeddings = training.embeddings(
+        training_embeddings if len(some) == len(training_embeddings) else training_embeddings[some]
+    )
     return replace(classifier, familiarity=classifier.familiarity.remember(embeddings))

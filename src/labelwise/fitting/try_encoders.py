@@ -118,7 +118,7 @@ def _seconds(encoder: Encoder, sample: Split) -> float:
     """Return the median CPU seconds of one image."""
     read = sample.images.read(range(min(TIMED + 1, len(sample))), encoder.shape, encoder.fit)
     times = []
-    for image in (one for one in read if not isinstance(one, Unreadable)):
+    for image in (image_read for image_read in read if not isinstance(image_read, Unreadable)):
         began = time.thread_time()
         encoder(image[None])
         times.append(time.thread_time() - began)

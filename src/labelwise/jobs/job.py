@@ -99,9 +99,9 @@ class Job(Parts):
             digest.update(os.fsencode(str(file)) + b"\0")
         content = read_regular(Path(self.model) / CLASSIFIER) if self.model else b""
         model = hashlib.blake2b(content, digest_size=16)
-        about = {"question": self.question, "classifier": model.hexdigest(), "files": digest.hexdigest()}
+        parts = {"question": self.question, "classifier": model.hexdigest(), "files": digest.hexdigest()}
         return {
-            **about,
+            **parts,
             "pictures": len(self.files),
             "top": self.top,
             "size": self.size,

@@ -28,8 +28,8 @@ def write_joined(job: Job, records: Mapping[str, Record], decide: "Decide") -> l
     answers = {}
     for block, names in enumerate(job.blocks):
         table = parquet.read_table(regular_path(job.place(block)), columns=["answer", "probabilities"])
-        labels, each = table["answer"].to_pylist(), table["probabilities"].to_pylist()
-        for name, label, probabilities in zip(names, labels, each, strict=True):
+        labels, label_probabilities = table["answer"].to_pylist(), table["probabilities"].to_pylist()
+        for name, label, probabilities in zip(names, labels, label_probabilities, strict=True):
             if label is not None and name in records:
                 answers[name] = label, np.asarray(probabilities, np.float32)
     answers_of_groups = join(records, answers, decide)

@@ -65,7 +65,7 @@ class Sheet:
 
 def groups_page(names: Sequence[str], groups: Sequence[Sequence[str]]) -> str:
     """Return a page with the first images of each group, by folder name."""
-    shown = []
+    groups_shown = []
     for name, files in zip(names, groups, strict=True):
         first = files[:SAMPLES]
         images = FileImages(first).read(range(len(first)), (3, SIDE, SIDE), "stretch")
@@ -74,9 +74,10 @@ def groups_page(names: Sequence[str], groups: Sequence[Sequence[str]]) -> str:
             for file, pixels in zip(first, images, strict=True)
             if not isinstance(pixels, Unreadable)
         ]
-        shown.append((name, len(files), cards))
+        groups_shown.append((name, len(files), cards))
     return render(
-        "groups.html", {"title": "Groups of images that look alike", "groups": shown, "total": sum(map(len, groups))}
+        "groups.html",
+        {"title": "Groups of images that look alike", "groups": groups_shown, "total": sum(map(len, groups))},
     )
 
 

@@ -134,9 +134,9 @@ def measure_speed(classifier: Classifier, images: Images) -> dict[str, Any]:
 
 def _median_seconds(classifier: Classifier, images: Any) -> float:
     """Return the median seconds of scoring these images, after a warm-up round."""
-    decoded, times = classifier.images(images), [time.perf_counter()]
+    image_set, times = classifier.images(images), [time.perf_counter()]
     while len(times) < 3 or (len(times) <= 50 and times[-1] - times[0] < (SECONDS if len(times) > 4 else 10 * SECONDS)):
-        features = encode(classifier.encoder, decoded, cache=False, progress=False)
+        features = encode(classifier.encoder, image_set, cache=False, progress=False)
         np.asarray(classifier.scores_of(classifier.head.embed(features.values)).log_odds)
         times.append(time.perf_counter())
     return max(statistics.median(end - start for start, end in pairwise(times[1:])), 1e-9)

@@ -101,8 +101,8 @@ def make_report(classifier: Model, data: Source, settings: ReportSettings | None
         classifiers, lambda entry: data(entry) if callable(data) else read_data(entry, data), settings.split
     )
     outliers: Sequence[TestSet | None] = [None] * len(test_sets)
-    if (given := settings.unknown) is not None:
-        read = given if callable(given) else lambda entry: read_unknown(entry, given)
+    if (unknown_data := settings.unknown) is not None:
+        read = unknown_data if callable(unknown_data) else lambda entry: read_unknown(entry, unknown_data)
         outliers = _test_sets(classifiers, read, None, unknown=True)
     cases = [
         Case(

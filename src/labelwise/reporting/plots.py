@@ -158,9 +158,9 @@ def _stage(name: str, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     def points(values: Sequence[Any]) -> list[tuple[float, float]]:
         return [(e, float(v) if isinstance(v, int | float) else math.nan) for e, v in zip(epochs, values, strict=True)]
 
-    def plot(series: Sequence[Series], what: str, title: str) -> Plot:
+    def plot(series: Sequence[Series], caption: str, title: str) -> Plot:
         low, high = range_of([y for one in series for _, y in one.points])
-        return draw(series, x, Axis(label=what, low=low, high=high), title=f"{title} of stage {name}")
+        return draw(series, x, Axis(label=caption, low=low, high=high), title=f"{title} of stage {name}")
 
     losses = [Series(points=points([line["loss"] for line in lines]), name="loss", kind=kind)]
     terms = list(lines[-1].get("terms", {}))

@@ -30,7 +30,7 @@ class Axis:
         """Return the place of a value, from 0 to 1, clipped at the ends."""
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.probit:
-            low, high, at = (NORMAL.inv_cdf(one) for one in (low, high, at))
+            low, high, at = (NORMAL.inv_cdf(number) for number in (low, high, at))
         return (at - low) / (high - low) if high > low else 0.5
 
     def marks(self) -> tuple[float, ...]:

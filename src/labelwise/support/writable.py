@@ -113,8 +113,8 @@ def _put_in_place(part: Path, old: Path, target: Path) -> None:
                 raise  # else another process wrote it in between, and the last one stays
         else:
             sync_folder(target.parent)
-            for each in (old, *_leftovers(target)):
-                _remove(each)
+            for leftover in (old, *_leftovers(target)):
+                _remove(leftover)
             break
 
 
@@ -122,7 +122,7 @@ def _leftovers(target: Path) -> list[Path]:
     """Return old versions that could not be removed when they were replaced: the process was killed, or the disk failed."""
     name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.old")
     with suppress(OSError):
-        return [each for each in target.parent.iterdir() if name.fullmatch(each.name)]
+        return [path for path in target.parent.iterdir() if name.fullmatch(path.name)]
     return []
 
 

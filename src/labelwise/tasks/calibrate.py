@@ -56,17 +56,17 @@ def calibrate(
     )
     before = scores.of(raw)
     calibration, figures = fit_calibration(raw.calibration, before.log_odds, right, weights)
-    fitted = replace(raw, calibration=calibration)
+    result = replace(raw, calibration=calibration)
     if not calibration.multilabel:
-        fitted = replace(fitted, calibration=with_promises(fitted, before.of(fitted).log_odds, right, weights))
+        result = replace(result, calibration=with_promises(result, before.of(result).log_odds, right, weights))
     figures = {"images": len(right), "keep": keep, **figures}
     origin = replace(classifier.origin, summary={**classifier.origin.summary, "calibration": figures})
     former = classifier.familiarity.rule
     nearest = nearest if nearest is not None else former is not None and former.nearest
     signs = former.sign_weights if former is not None and nearest else (1.0, 1.0)
-    familiarity = fitted.familiarity.fit(before.of(fitted), keep, weights, nearest=nearest, sign_weights=signs)
-    fitted = replace(fitted, familiarity=familiarity, origin=origin)
-    return replace(fitted, origin=fitted.origin_with(scores.images))
+    familiarity = result.familiarity.fit(before.of(result), keep, weights, nearest=nearest, sign_weights=signs)
+    result = replace(result, familiarity=familiarity, origin=origin)
+    return replace(result, origin=result.origin_with(scores.images))
 
 
 def fit_calibration(
@@ -79,12 +79,12 @@ def fit_calibration(
     both their log loss and their calibration error. The figures are the errors before and after.
     """
     n, k = log_odds.shape
-    counted = np.ones(n) if weights is None else weights
-    scale, offset, temperature = _fitted(bare, log_odds, targets, counted)
-    plain, held_out = _probabilities(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets, counted)
-    truth, each = truth_table(targets, k).ravel(), np.repeat(counted, k)
-    answers = _helps(plain[0].ravel(), held_out[0].ravel(), truth, each) if not bare.exclusive else True
-    choice = bare.multilabel or _helps(plain[1], held_out[1], targets, counted)
+    counts = np.ones(n) if weights is None else weights
+    scale, offset, temperature = _fit(bare, log_odds, targets, counts)
+    plain, held_out = _probabilities(log_odds, (1.0, 0.0, 1.0)), _held_out(bare, log_odds, targets, counts)
+    truth, pair_weights = truth_table(targets, k).ravel(), np.repeat(counts, k)
+    answers = _helps(plain[0].ravel(), held_out[0].ravel(), truth, pair_weights) if not bare.exclusive else True
+    choice = bare.multilabel or _helps(plain[1], held_out[1], targets, counts)
     if not answers:
         scale, offset, temperature = 1.0, 0.0, temperature / scale if not bare.multilabel else 1.0
     if not choice:
@@ -92,17 +92,17 @@ def fit_calibration(
     after = held_out[0] if answers else plain[0], held_out[1] if choice else plain[1]
     if bare.exclusive:  # a score that competes has no meaning alone: answers are the choice
         plain, after = (plain[1], plain[1]), (after[1], after[1])
-    figures = {f"{kind}_before": error for kind, error in _errors(*plain, targets, counted).items()}
-    figures |= {f"{kind}_after": error for kind, error in _errors(*after, targets, counted).items()}
-    applied = {"answer_ece": answers and choice if bare.exclusive else answers}
-    applied |= {} if bare.multilabel else {"ece": choice}
-    return bare.refit(scale, offset, temperature), {**figures, "applied": applied}
+    figures = {f"{kind}_before": error for kind, error in _errors(*plain, targets, counts).items()}
+    figures |= {f"{kind}_after": error for kind, error in _errors(*after, targets, counts).items()}
+    choices = {"answer_ece": answers and choice if bare.exclusive else answers}
+    choices |= {} if bare.multilabel else {"ece": choice}
+    return bare.refit(scale, offset, temperature), {**figures, "applied": choices}
 
 
 Map = tuple[float | Array, float | Array, float]
 
 
-def _fitted(bare: Calibration, log_odds: Array, targets: Array, weights: Array) -> Any:
+def _fit(bare: Calibration, log_odds: Array, targets: Array, weights: Array) -> Any:
     """Return scale, offset and temperature under which these log-odds ``[n, k]`` are most probable."""
     if bare.multilabel:
         return (*fit_platt_each(log_odds, targets), 1.0)
@@ -122,17 +122,17 @@ def _held_out(bare: Calibration, log_odds: Array, targets: Array, weights: Array
     n = len(targets)
     folds = 2 if n > MANY else min(FOLDS, n)
     fold = Draws(0).permutation(n) % folds
-    yes, choice = np.empty(log_odds.shape), np.empty(log_odds.shape)
-    for each in range(folds):
-        out = fold == each
-        fitted = _fitted(bare, log_odds[~out], targets[~out], weights[~out])
-        yes[out], choice[out] = _probabilities(log_odds[out], fitted)
-    return yes, choice
+    answers, choice = np.empty(log_odds.shape), np.empty(log_odds.shape)
+    for number in range(folds):
+        held_out = fold == number
+        fold_map = _fit(bare, log_odds[~held_out], targets[~held_out], weights[~held_out])
+        answers[held_out], choice[held_out] = _probabilities(log_odds[held_out], fold_map)
+    return answers, choice
 
 
 def _helps(plain: Array, held_out: Array, truth: Array, weights: Array) -> bool:
     """Return whether held-out probabilities are better than plain ones: of a yes ``[m]``, or of each label ``[n, k]``."""
-    loss, error = zip(*(_worth(each, truth, weights) for each in (plain, held_out)), strict=True)
+    loss, error = zip(*(_worth(probabilities, truth, weights) for probabilities in (plain, held_out)), strict=True)
     return bool(loss[1] < loss[0] and error[1] <= error[0])
 
 
@@ -152,9 +152,9 @@ def _check_targets(classifier: Classifier, targets: Array) -> None:
     k = len(classifier.labels)
     fits = targets.shape == (len(targets), k) and targets.dtype == np.bool_
     if not (fits if classifier.calibration.multilabel else targets.ndim == 1):
-        wanted = f"yes or no (bool) to each of its {k} labels" if classifier.calibration.multilabel else "one label"
+        expected = f"yes or no (bool) to each of its {k} labels" if classifier.calibration.multilabel else "one label"
         raise DataError(
-            f"This classifier takes {wanted} for each image; given targets {targets.dtype} {list(targets.shape)}."
+            f"This classifier takes {expected} for each image; given targets {targets.dtype} {list(targets.shape)}."
         )
 
 
@@ -172,8 +172,8 @@ def calibration_errors(scores: Scores, targets: ArrayLike) -> dict[str, float]:
     return {kind: pool_reliabilities([table[kind] for table in tables]).error for kind in tables[0]}
 
 
-def _errors(yes: Array, probabilities: Array, targets: Array, weights: Array) -> dict[str, float]:
-    return {kind: table.error for kind, table in _reliabilities(yes, probabilities, targets, weights).items()}
+def _errors(answers: Array, probabilities: Array, targets: Array, weights: Array) -> dict[str, float]:
+    return {kind: table.error for kind, table in _reliabilities(answers, probabilities, targets, weights).items()}
 
 
 def _reliabilities(
@@ -181,8 +181,8 @@ def _reliabilities(
 ) -> dict[str, Reliability]:
     """Return how often answers are right: yes and no to each label, and the chosen label if there is one."""
     k = yes.shape[1]
-    each = None if weights is None else np.repeat(weights, k)
-    answers = reliability(yes.ravel(), truth_table(targets, k).ravel(), weights=each)
+    pair_weights = None if weights is None else np.repeat(weights, k)
+    answers = reliability(yes.ravel(), truth_table(targets, k).ravel(), weights=pair_weights)
     if several_true(targets):
         return {"answer_ece": answers}
     best, right = probabilities.max(1), probabilities.argmax(1) == targets

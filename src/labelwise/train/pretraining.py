@@ -121,11 +121,14 @@ class ContrastModel(LabelModel):
                 "Contrast trains an image encoder, but this one is frozen or the data are already features. "
                 "Give images and leave out encoder.frozen."
             )
-        d, hidden, size = encoder.code_size, settings.hidden, settings.projection_size
+        d, hidden_width, size = encoder.code_size, settings.hidden, settings.projection_size
         self.encoder = encoder
         # in which embeddings are contrasted
         self.projection = nn.Sequential(
-            nn.Linear(d, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, size)
+            nn.Linear(d, hidden_width),
+            nn.BatchNorm1d(hidden_width),
+            nn.ReLU(inplace=True),
+            nn.Linear(hidden_width, size),
         )
         moco = settings.kind == "moco"
         # MoCo's copy of encoder and projection, which follows them slowly; None for SimCLR

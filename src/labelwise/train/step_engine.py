@@ -15,12 +15,12 @@ LONG = 200  # seconds of recorded steps from which on compiling, which takes hal
 class StepEngine:
     """Chooses how the steps of each stage are taken (``wanted``: ``Run.engine``), and says afterwards how they were."""
 
-    def __init__(self, wanted: str, device: torch.device, *, processes: int) -> None:
-        self.wanted, self.device, self.processes = wanted, device, processes
+    def __init__(self, kind: str, device: torch.device, *, processes: int) -> None:
+        self.wanted, self.device, self.processes = kind, device, processes
         self.words: dict[str, str] = {}  # how a GPU took the steps of each stage, by its name
         self.failed = False  # whether a step could not be recorded
 
-    def prepare(self, step: TrainingStep, left: int, model: nn.Module) -> TrainingStep | RecordedStep:
+    def prepare(self, step: TrainingStep, steps_left: int, model: nn.Module) -> TrainingStep | RecordedStep:
         """Return the step as the engine takes it, of a stage with this many steps left."""
         stage = step.stage
         if self.device.type != "cuda" or self.wanted == "eager":
@@ -30,7 +30,7 @@ class StepEngine:
             "gradients are accumulated": step.accumulate > 1,
             "its steps differ": not stage.recordable,
             "a recording failed before": self.failed,
-            "it is short": left < FEW,
+            "it is short": steps_left < FEW,
         }
         for reason in (reason for reason, holds in reasons.items() if holds):
             self.words[stage.name] = f"eager: {reason}"
@@ -40,9 +40,9 @@ class StepEngine:
             recorded_step.compile(model)
         return recorded_step
 
-    def consider_compiling(self, step: TrainingStep | RecordedStep, left: float, model: nn.Module) -> None:
+    def consider_compiling(self, step: TrainingStep | RecordedStep, seconds_left: float, model: nn.Module) -> None:
         """Compile the image encoder if the rest of the stage, in seconds, is long enough."""
-        if self.wanted == "auto" and isinstance(step, RecordedStep) and left > LONG:
+        if self.wanted == "auto" and isinstance(step, RecordedStep) and seconds_left > LONG:
             step.compile(model)
 
     def record(self, stage: Stage, step: TrainingStep | RecordedStep) -> None:

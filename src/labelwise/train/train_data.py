@@ -75,10 +75,12 @@ class TensorSplit:
         images = split.images
         columns: dict[str, Any] = {column: getattr(split, column) for column in PER_IMAGE}
         if isinstance(images, EncodedImages):
-            values, source, seen = images.features, images.source, images.shape
+            values, source, input_shape = images.features, images.source, images.shape
         else:
-            values, source, seen = pixels(images, shape, fit), images, ()
-        return cls(images=values, targets=torch.as_tensor(split.targets), source=source, image_shape=seen, **columns)
+            values, source, input_shape = pixels(images, shape, fit), images, ()
+        return cls(
+            images=values, targets=torch.as_tensor(split.targets), source=source, image_shape=input_shape, **columns
+        )
 
     def __len__(self) -> int:
         return len(self.images)
@@ -116,8 +118,8 @@ class TensorSplit:
         """Return the rows of both; a piece that only one of them has is dropped."""
         if self.multilabel != other.multilabel:
             raise DataError("Images that have one label cannot be joined with images of which several may be true.")
-        joined: dict[str, Any] = {what: getattr(self, what) + getattr(other, what) for what in PER_IMAGE}
-        columns = {what: column for what, column in joined.items() if len(column) == len(self) + len(other)}
+        joined: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in PER_IMAGE}
+        columns = {name: column for name, column in joined.items() if len(column) == len(self) + len(other)}
         images, targets = (torch.cat(pair) for pair in ((self.images, other.images), (self.targets, other.targets)))
         source = None if self.source is None or other.source is None else join([self.source, other.source])
         return TensorSplit(images=images, targets=targets, source=source, image_shape=self.image_shape, **columns)

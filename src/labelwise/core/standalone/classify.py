@@ -23,14 +23,14 @@ LYING = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 def read(file: str, shape: list[int], fit: str) -> np.ndarray:
     """Return an image file as the model takes it: bytes [channels, height, width]."""
     channels, height, width = shape
-    opened = Image.open(file)
-    if opened.mode[0] in "IF":
+    photo = Image.open(file)
+    if photo.mode[0] in "IF":
         raise ValueError("it has more than 8 bits per channel. Save it with 8 bits.")
     side = max(height, width, 224)  # a large JPEG is decoded at a fraction of its size
-    drafted = opened.draft("L" if channels == 1 else None, (side, side))
-    full = drafted[1][2:] if drafted else opened.size
-    full = full[::-1] if opened.getexif().get(0x0112) in LYING else full
-    image: Image.Image = ImageOps.exif_transpose(opened)
+    drafted = photo.draft("L" if channels == 1 else None, (side, side))
+    full = drafted[1][2:] if drafted else photo.size
+    full = full[::-1] if photo.getexif().get(0x0112) in LYING else full
+    image: Image.Image = ImageOps.exif_transpose(photo)
     size, box = (width, height), (0.0, 0.0, *full)
     if fit.startswith("crop"):  # cover the frame and keep the centre
         scale = min(full[0] / width, full[1] / height)
@@ -69,9 +69,9 @@ def coarser(chances: np.ndarray, paths: list[list[str]], least: float) -> tuple[
     return answer
 
 
-def promised(chances: np.ndarray, unknown: bool, about: dict[str, Any], least: float) -> dict[str, Any]:
+def label_set(chances: np.ndarray, unknown: bool, description: dict[str, Any], least: float) -> dict[str, Any]:
     """Return the answer to an image that keeps a promise."""
-    path, value = coarser(chances, about["paths"], least)
+    path, value = coarser(chances, description["paths"], least)
     if unknown:
         return {"answer": "unknown", "parents": []}
     return {"answer": path[-1] if path else "unsure", "parents": path[-2::-1], "probability": value}
@@ -82,27 +82,27 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*")
     parser.add_argument("--max-error", type=float)
-    asked, unread = parser.parse_args(words), 0
-    about = json.loads((HERE / "labels.json").read_text("utf-8"))
+    options, unread = parser.parse_args(words), 0
+    description = json.loads((HERE / "labels.json").read_text("utf-8"))
     least = None
-    if asked.max_error is not None:
-        if about["mistakes"] is None or not 0 < asked.max_error < 1:
+    if options.max_error is not None:
+        if description["mistakes"] is None or not 0 < options.max_error < 1:
             parser.error("--max-error must be between 0 and 1, and this classifier must be able to promise it")
-        least = limit(about["mistakes"], asked.max_error)
+        least = limit(description["mistakes"], options.max_error)
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), providers=["CPUExecutionProvider"])
-    for file in asked.files:
+    for file in options.files:
         try:
-            image = read(file, about["shape"], about["fit"])[None]
+            image = read(file, description["shape"], description["fit"])[None]
         except Exception as error:  # Pillow raises many kinds
             unread = 1
             print(f"{file!a} is skipped: {error!a}", file=sys.stderr)
             continue
-        answers, labels, unknown = session.run([about["reported"], "labels", "unknown"], {"images": image})
-        names = [name for name, yes in zip(about["labels"], labels[0], strict=True) if yes]
-        chances = dict(zip(about["labels"], answers[0].tolist(), strict=True))
+        answers, labels, unknown = session.run([description["reported"], "labels", "unknown"], {"images": image})
+        names = [name for name, is_shown in zip(description["labels"], labels[0], strict=True) if is_shown]
+        chances = dict(zip(description["labels"], answers[0].tolist(), strict=True))
         answer = {"file": file, "labels": names, "unknown": bool(unknown[0]), "probabilities": chances}
         if least is not None:
-            answer |= promised(answers[0], answer["unknown"], about, least)
+            answer |= label_set(answers[0], answer["unknown"], description, least)
         print(json.dumps(answer))
     return unread
 

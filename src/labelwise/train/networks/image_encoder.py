@@ -89,7 +89,7 @@ class ImageEncoder(nn.Module):
         self._missing: LabelwiseError | None = None
         self._encoded = WeakTensorCache()
         self.compiled: Network | None = None  # replacement for the backbone in a training step
-        self.register_load_state_dict_post_hook(ImageEncoder._loaded)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(ImageEncoder._after_load)  # type: ignore[no-untyped-call]
 
     def load_weights(self, path: str | None) -> None:
         """Load the backbone's weights from a file, or the public ones; defer errors to the first use."""
@@ -107,7 +107,7 @@ class ImageEncoder(nn.Module):
         if self._missing is not None:
             raise self._missing
 
-    def _loaded(self, _: object) -> None:
+    def _after_load(self, _: object) -> None:
         self._missing = None
         same = self.frozen and not self.tuning and self.backbone.has_published()
         self.published = self.backbone.registered if same else None
@@ -157,9 +157,9 @@ class ImageEncoder(nn.Module):
 
     def trunk(self, x: Tensor) -> Tensor:
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]."""
-        return self._seen(self.prepare(x), self.compiled or self.backbone)
+        return self._average_over_mirror(self.prepare(x), self.compiled or self.backbone)
 
-    def _seen(self, x: Tensor, network: Network) -> Tensor:
+    def _average_over_mirror(self, x: Tensor, network: Network) -> Tensor:
         """Return the features of a network, averaged over the mirror image if the view asks for it."""
         features = network(x)
         return (features + network(x.flip(3))) / 2 if self.mirrors else features
@@ -171,7 +171,7 @@ class ImageEncoder(nn.Module):
 
     def embed(self, x: Tensor, network: Network | None = None) -> Tensor:
         """Return the head's features of images in [0, 1] ``[n, width]``; ``network`` replaces the backbone."""
-        features = self._seen(self.prepare(x), network or self.backbone)
+        features = self._average_over_mirror(self.prepare(x), network or self.backbone)
         return features if self.untrained else self.finish(features)
 
     def finish(self, features: Tensor) -> Tensor:
@@ -209,13 +209,13 @@ class ImageEncoder(nn.Module):
         if images.dtype == torch.uint8:
             values = torch.from_numpy(encode_images(self, ArrayImages(images.cpu().numpy())).values)
         else:
-            values = map_own_rows(images, self._computed)
+            values = map_own_rows(images, self._compute_features)
         values = values.to(self.mean.device)
         if self.frozen:
             self._encoded[images] = values
         return values
 
-    def _computed(self, images: Tensor) -> Tensor:
+    def _compute_features(self, images: Tensor) -> Tensor:
         """Return the trunk's features of floats."""
         training = self.training
         self.eval()
