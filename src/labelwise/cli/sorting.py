@@ -62,7 +62,9 @@ class Sorter:
                 )
             home.mkdir(exist_ok=True)
             target = next(
-                home / candidate for candidate in numbered(name or source.name) if self._place_file(source, home / candidate)
+                home / candidate
+                for candidate in numbered(name or source.name)
+                if self._place_file(source, home / candidate)
             )
             state = _state(target)
         except OSError as error:

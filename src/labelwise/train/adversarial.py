@@ -28,7 +28,7 @@ from labelwise.train.train_data import TrainData
 
 @dataclass(frozen=True, kw_only=True)
 class Adversarial:
-    """How batches are attacked in training."""
+    """Settings of the attack on training batches."""
 
     epsilon: float = setting(8 / 255, "How far a pixel may move, in [0, 1], before normalisation.")
     steps: int = setting(10, "Steps of gradient ascent; each costs as much as a training step.")
@@ -50,7 +50,7 @@ class Adversarial:
             raise UsageError(f'The attack raises the loss of the "stage" or of "scores"; given "{self.loss}".')
 
     def wrap(self, loss: Loss, model: nn.Module, data: TrainData) -> Loss:
-        """Return the loss of attacked batches of a model; a stage on what an encoder made of images is left unchanged."""
+        """Return the loss of attacked batches; a stage on features of a frozen encoder is unchanged."""
         if len(data.train.shape) == 1:
             if any(isinstance(module, ImageEncoder) for module in model.modules()):
                 raise UsageError(
@@ -68,7 +68,7 @@ class Adversarial:
         return of_batch
 
     def attacked(self, loss: Loss, batch: Batch) -> Tensor:
-        """Return the perturbed images of a batch, of the same shape; nothing waits for the device.
+        """Return the perturbed images of a batch; never waits for the device.
 
         Random numbers come from the seed of the batch's own, which do not change; each step draws the same ones.
         """
@@ -83,7 +83,7 @@ class Adversarial:
                 x = x.detach().requires_grad_()
                 terms = loss(replace(batch, images=x, rng=_rng(batch, seed, 2)))
                 total = torch.stack([term.float() for term in terms.values()]).sum()
-                total = total * (len(x) / batch.rng.total)  # of a mean over the whole batch, as training weighs it
+                total = total * (len(x) / batch.rng.total)  # of a mean over the whole batch
                 (gradient,) = torch.autograd.grad(total, x)
                 x = (x.detach() + step * gradient.sign()).clamp(low, high)
         if self.share == 1:
@@ -108,7 +108,7 @@ def scores_loss(model: nn.Module, data: TrainData) -> Loss:
 
 @contextmanager
 def resting(model: nn.Module) -> Iterator[None]:
-    """Keep a model in eval mode and its parameters without gradients; afterwards all is as it was, buffers included."""
+    """Set a model to eval mode without parameter gradients; on exit, restore everything, including buffers."""
     modes = [(module, module.training) for module in model.modules()]
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
@@ -128,6 +128,6 @@ def resting(model: nn.Module) -> Iterator[None]:
 
 
 def _rng(batch: Batch, seed: int, purpose: int) -> BatchRng:
-    """Return random numbers for the rows of a batch, the same for the same purpose."""
+    """Return random numbers for the rows of a batch, repeatable per purpose."""
     generator = torch.Generator(batch.rng.device).manual_seed(mix(seed, purpose))
     return BatchRng(generator, batch.rng.rows, batch.rng.total)

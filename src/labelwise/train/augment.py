@@ -1,4 +1,4 @@
-"""Augmentation of whole batches where they are: one sampling pass for geometry, one matrix per image for colour.
+"""Augment whole batches on their device: one sampling pass for geometry, one matrix per image for colour.
 
 Why it is written this way (one CPU thread, 512 colour images of 32x32, milliseconds):
 
@@ -26,14 +26,14 @@ from labelwise.train.tensors import BatchRng
 # Luma and two colour differences; both differences of a grey pixel are zero.
 YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 # One uniform number per image for each of: area, ratio, top, left, flip, angle; then brightness, contrast,
-# saturation, hue, jitter, grey. All are always drawn, so that changing one setting does not change the random numbers of others.
+# saturation, hue, jitter, grey. All are always drawn, so a changed setting leaves the other random numbers unchanged.
 PLACE, COLOUR = 6, 6
-BLOCK = 2**17  # pixels that a CPU takes at a time
+BLOCK = 2**17  # pixels per block on a CPU
 
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """Random changes to a batch of images; without settings it only turns bytes into [0, 1].
+    """Random changes of a batch of images; without settings it only converts bytes to [0, 1].
 
     The order is fixed: crop, flip, rotation; brightness, contrast, saturation, hue, grey; random changes; square; noise. Values are cut to
     [0, 1] after colour and after noise. Geometry is one bilinear pass that does not average when it shrinks: keep stored images
@@ -97,7 +97,7 @@ class Augment:
         return torch.add(images, rng.normal(*images.shape[1:]), alpha=self.noise) if self.noise else images
 
     def _square(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Return which pixels are in the square of each image ``[n, 1, h, w]``; part of it may be outside the image."""
+        """Return which pixels are in the random square of each image ``[n, 1, h, w]``; it may exceed the image."""
         inside = []
         for centre, side in zip(uniform.unbind(1), images.shape[2:], strict=True):
             first = (centre * side).floor()[:, None] - self.erase // 2
@@ -106,11 +106,11 @@ class Augment:
         return (inside[0][:, :, None] & inside[1][:, None])[:, None]
 
     def _place(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Return cropped, flipped and rotated floats ``[n, c, size, size]``, never the memory of the images given."""
+        """Return cropped, flipped and rotated floats ``[n, c, size, size]`` in new memory."""
         source = (images.shape[2], images.shape[3])
         target = source if self.size is None else (self.size, self.size)
         if self.scale is not None or self.rotation:
-            # A resized crop never leaves the image, so its edge repeats; anything else meets zeros outside.
+            # A resized crop stays inside the image, so its edge repeats; anything else is padded with zeros.
             outside = "zeros" if self.padding or self.rotation else "border"
             output = torch.empty((*images.shape[:2], *target), device=images.device)
             for x, across, down, target_block in _blocks(images, *self._lines(uniform, source, target), output):
@@ -123,7 +123,7 @@ class Augment:
         return as_float(images) if images.dtype == torch.uint8 else images.to(torch.float32, copy=True)
 
     def _crop(self, images: Tensor, uniform: Tensor, target: tuple[int, int]) -> Tensor:
-        """Return whole pixels, cropped and flipped, ``[n, c, *target]``, of the type given."""
+        """Crop and flip by whole pixels, ``[n, c, *target]``, keeping the dtype."""
         top, left, _, _ = self._boxes(uniform, (images.shape[2], images.shape[3]), target)
         rows = (top + self.padding).long()[:, None] + torch.arange(target[0], device=images.device)
         across = torch.arange(target[1], device=images.device)
@@ -161,7 +161,7 @@ class Augment:
         return down - self.padding, across - self.padding, height, width
 
     def _lines(self, uniform: Tensor, source: tuple[int, int], target: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Return ``[n, 2, 1, columns]`` and ``[n, 2, rows, 1]``, which sum to where each output pixel comes from.
+        """Return ``[n, 2, 1, columns]`` and ``[n, 2, rows, 1]``, whose sum is the source position of each output pixel.
 
         The two numbers are x and y in ``grid_sample``'s units: -1 and 1 are the outer edges of the image.
         """
@@ -179,7 +179,7 @@ class Augment:
         return (along_row * x)[:, :, None, :], (along_column * y + centre)[:, :, :, None]
 
     def _coloured(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """Return floats with their colours changed in place: ``matrix @ pixel + lift``.
+        """Change the colours of floats in place: ``matrix @ pixel + lift``.
 
         Saturation, hue and grey keep the grey of a pixel. So the mean grey that contrast needs is that of the
         image times the brightness, and ``matrix`` is a sum of three fixed ones: the grey of a pixel, its colour, and its
@@ -210,7 +210,7 @@ class Augment:
 
 
 def _check(images: Tensor, rng: BatchRng) -> None:
-    """Raise an error unless these are images, or features, and the random numbers are theirs."""
+    """Raise an error unless the random numbers match these images, or features."""
     if images.ndim != 2 and (images.ndim != 4 or images.shape[1] not in (1, 3)):
         raise UsageError(
             f"Images must be [n, c, h, w] with 1 or 3 channels, or features [n, a]; given {list(images.shape)}."
@@ -227,7 +227,7 @@ def _check(images: Tensor, rng: BatchRng) -> None:
 
 
 def _blocks(images: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the same rows of each tensor: as many as fit a CPU's cache, and all at once on any other device."""
+    """Yield blocks of the same rows of each tensor, sized for a CPU's cache; other devices get a single block."""
     rows = max(1, BLOCK // images[0, 0].numel()) if images.device.type == "cpu" and len(images) else max(1, len(images))
     return zip(*(torch.split(tensor, rows) for tensor in (images, *others)), strict=True)
 
@@ -238,14 +238,14 @@ def _memory_format(images: Tensor) -> torch.memory_format:
 
 
 def _change(uniform: Tensor, strength: float) -> Tensor:
-    """Return changes of a factor, from -strength (no less than -1) to strength, ``[n]``."""
+    """Return factors minus one, from -strength (at least -1) to strength, ``[n]``."""
     low = -min(strength, 1.0)
     return low + uniform * (strength - low)
 
 
 @cache
 def _colour_parts(device: torch.device) -> Tensor:
-    """Return the matrices that take the grey of a pixel, its colour, and its colour turned by 90°, ``[3, 3, 3]``."""
+    """Return matrices for the grey of a pixel, its colour, and its colour turned by 90°, ``[3, 3, 3]``."""
     to = torch.tensor(YIQ, dtype=torch.float64)
     quarter = torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
     grey = to[:1].expand(3, 3)

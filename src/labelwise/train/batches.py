@@ -19,7 +19,7 @@ from labelwise.train.train_data import TensorSplit
 
 
 def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return an array ``[n, d]`` computed from images, each process computing its own share, which may be empty."""
+    """Compute an array ``[n, d]`` from images; each process computes its own, possibly empty share."""
     if current_group().world == 1 or not len(images):
         return make(images)
     own = current_group().own(len(images))
@@ -35,7 +35,7 @@ def map_own_rows(images: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def upload_ahead(items: Iterator[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Yield pinned tensors on a GPU, copied while it computes."""
+    """Yield tensors on a GPU, copied from pinned memory while it computes."""
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     for item in items:
         with torch.cuda.stream(stream):
@@ -46,7 +46,7 @@ def upload_ahead(items: Iterator[Tensor], device: torch.device) -> Iterator[Tens
 
 
 def prefetch(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
-    """Yield the same items, made by another thread up to ``depth`` in advance."""
+    """Yield the same items, produced by another thread up to ``depth`` in advance."""
     with cancel_on_error(ThreadPoolExecutor(1)) as pool:
         futures = deque(pool.submit(next, items, None) for _ in range(depth))
         while (item := futures.popleft().result()) is not None:
@@ -55,7 +55,7 @@ def prefetch(items: Iterator[Tensor], depth: int = 3) -> Iterator[Tensor]:
 
 
 def on_device(parts: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]:
-    """Yield parts of images on a device; a GPU computes on one while the next are read and copied."""
+    """Yield parts of images on a device; the next part is read and copied while a GPU computes."""
     if device.type == "cpu" or not parts or parts[0].device.type != "cpu":
         return (part.to(device) for part in parts)
     return upload_ahead(prefetch(part.pin_memory() for part in parts), device)
@@ -63,36 +63,36 @@ def on_device(parts: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Batch:
-    """The rows of one training step that this process works on."""
+    """This process's rows of one training step."""
 
     images: Tensor  # floats in [0, 1] ``[n, c, h, w]``, or features ``[n, a]``
-    targets: Tensor  # ``[n]``, or ``[n, k]`` where several labels may be true
+    targets: Tensor  # ``[n]``, or ``[n, k]`` if several labels may be true
     rows: Tensor  # their rows in the split, ``[n]``
     rng: BatchRng  # random numbers for these rows
     progress: float = (
-        1.0  # the share of the stage's steps that came before; 1 outside of training, NaN in a recorded step
+        1.0  # progress of the stage before this step, 0 to 1; 1 outside of training, NaN in a recorded step
     )
-    phase: int = 0  # which of the kinds of steps that take turns, see ``Stage.phases``
+    phase: int = 0  # phase of stages with alternating kinds of steps, see ``Stage.phases``
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Draw:
-    """What a batch is made of, before anything is computed: its rows, and the seed of its random numbers."""
+    """The plan of a batch: its rows, and the seed of its random numbers."""
 
-    rows: Tensor  # rows of this process's images in the split ``[n]``, on the device
-    images: Tensor | None  # the stored images at these rows, on the device; None where all of the split's are there
-    part: slice  # these rows within the whole batch
-    total: int  # how many rows the whole batch has
+    rows: Tensor  # this process's rows of the split ``[n]``, on the device
+    images: Tensor | None  # the stored images of these rows on the device; None if the whole split is there
+    part: slice  # positions of these rows in the whole batch
+    total: int  # size of the whole batch
     seed: int
 
     def rng(self, generator: torch.Generator) -> BatchRng:
-        """Return the random numbers of the batch, drawn by a generator that is seeded for it."""
+        """Return the random numbers of the batch from its own seed."""
         return BatchRng(generator.manual_seed(self.seed), self.part, self.total)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Which part of each batch a process takes: part ``rank`` of ``world`` nearly equal ones."""
+    """This process's share of each batch: part ``rank`` of ``world`` nearly equal parts."""
 
     rank: int = 0
     world: int = 1
@@ -108,26 +108,26 @@ class Shard:
 
 
 class Batches(Protocol):
-    """What a stage trains on: ``len`` steps an epoch, each epoch the same for the same seed."""
+    """The batches of a stage: ``len`` steps per epoch, reproducible by seed."""
 
     def __len__(self) -> int: ...
 
     def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Draw]:
-        """Yield what the batches of one epoch are made of, from step ``start`` on."""
+        """Yield the batch plans of one epoch from step ``start`` on."""
         ...
 
     def batch(self, rows: Tensor, images: Tensor | None, rng: BatchRng) -> Batch:
-        """Return the batch, made on the device without waiting for it."""
+        """Build the batch on the device, without waiting for the device."""
         ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShuffledBatches:
-    """Every image once an epoch in random order; an incomplete last batch is left out."""
+    """Each image once per epoch in random order; an incomplete last batch is dropped."""
 
     split: TensorSplit  # targets are on the training device; images too, if they fit
-    size: int  # rows of a batch over all processes
-    # turns stored images into floats in [0, 1]; None only converts them
+    size: int  # batch size over all processes
+    # converts stored images to floats in [0, 1]; None: without augmentation
     augment: Callable[[Tensor, BatchRng], Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class ShuffledBatches:
         return max(1, len(self.split) // self.size) if len(self.split) else 0
 
     def epoch(self, seed: int, start: int, shard: Shard) -> Iterator[Draw]:
-        """Yield what the batches of one epoch are made of, from step ``start`` on."""
+        """Yield the batch plans of one epoch from step ``start`` on."""
         plan = self.plan(seed)[start:]
         if not plan:
             return
@@ -150,7 +150,7 @@ class ShuffledBatches:
             yield Draw(rows=rows, images=images, part=part, total=total, seed=mix(seed, start + step))
 
     def batch(self, rows: Tensor, images: Tensor | None, rng: BatchRng) -> Batch:
-        """Return the batch, made on the device without waiting for it."""
+        """Build the batch on the device, without waiting for the device."""
         images = self.split.images[rows] if images is None else images
         images = self.augment(images, rng) if self.augment else as_float(images)
         return Batch(images=images, targets=self.split.targets[rows], rows=rows, rng=rng)
@@ -161,7 +161,7 @@ class ShuffledBatches:
         return list(torch.split(order, self.size))[: len(self)]
 
     def _images(self, rows: list[Tensor]) -> Iterator[Tensor | None]:
-        """Yield the stored images at each list of rows, fetched ahead from the host; None if they are on the device."""
+        """Yield the stored images of each list of rows, prefetched from the host; None if they are on the device."""
         images, device = self.split.images, self.split.targets.device
         if images.device == device:
             return (None for _ in rows)
@@ -170,14 +170,14 @@ class ShuffledBatches:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupedBatches(ShuffledBatches):
-    """Every image once an epoch, in groups of one label; groups are in random order, an incomplete last batch is left out.
+    """Each image once per epoch in single-label groups, in random order; an incomplete last batch is dropped.
 
     The images of a label are divided again in each epoch, into as few groups as the largest size allows, as equal as can be:
     with groups of five, 12 images make three of four, and a label with three images gives one of three.
     A batch has at most ``size`` rows over all processes, and at least two groups.
     """
 
-    group: int = 5  # the largest size of a group
+    group: int = 5  # largest group size
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -188,13 +188,13 @@ class GroupedBatches(ShuffledBatches):
         return max(1, int(self._labels[2].sum()) // self._per_batch) if len(self.split) else 0
 
     def plan(self, seed: int) -> list[Tensor]:
-        """Return the rows of each batch of an epoch, one group after another."""
+        """Return the rows of each batch of an epoch, group by group."""
         if not len(self):
             return []
         generator = torch.Generator().manual_seed(mix(seed))
         labels, counts, groups = self._labels
         order = torch.randperm(len(labels), generator=generator)
-        order = order[torch.argsort(labels[order], stable=True)]  # by label, at random inside one
+        order = order[torch.argsort(labels[order], stable=True)]  # by label, at random within a label
         label = labels[order]
         inside = torch.arange(len(order)) - (counts.cumsum(0) - counts)[label]
         group = (groups.cumsum(0) - groups)[label] + inside * groups[label] // counts[label]
@@ -208,6 +208,6 @@ class GroupedBatches(ShuffledBatches):
 
     @cached_property
     def _labels(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The label of each row as a number from 0 on, without gaps ``[n]``; the rows and the groups of each label ``[k]``."""
+        """Dense label numbers of the rows ``[n]``, and the rows and groups of each label ``[k]``."""
         _, labels, counts = torch.unique(self.split.targets.cpu(), return_inverse=True, return_counts=True)
         return labels, counts, (counts + self.group - 1) // self.group

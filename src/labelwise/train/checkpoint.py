@@ -1,4 +1,4 @@
-"""Checkpoints of a training run, and the folder that keeps them."""
+"""Checkpoints of a training run, and their folder."""
 
 import json
 import math
@@ -21,26 +21,26 @@ from labelwise.train.method import Method, Run
 from labelwise.train.run_folder import BEFORE, NEWEST, has_checkpoint, refuse_unfinished
 from labelwise.train.train_data import TrainData
 
-CHUNK = 2**24  # numbers that a checksum reads at a time, since all images may be more than fits in memory
+CHUNK = 2**24  # numbers hashed at a time, since all images may not fit in memory
 
 
 @dataclass
 class RunProgress:
-    """The progress of training: the next step, and sums over the steps of this epoch so far."""
+    """The progress of training: the next step, and sums over this epoch so far."""
 
     stage: int = 0
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
-    began: float = 0.0  # seconds of the run when the clock of this stage started
-    merit: float | None = None  # the last figure of validation
+    began: float = 0.0  # seconds of the run at the start of this stage
+    merit: float | None = None  # latest validation figure
     best: float | None = None
     best_epoch: int = -1
     sums: dict[str, float] = field(default_factory=dict)
 
 
 def run_identity(method: Method, data: TrainData, run: Run) -> dict[str, Any]:
-    """Return what must be the same for a run to be continued."""
+    """Return the identity of a run, which must match to continue it."""
     content, images, source = sha256(data.train.targets.cpu().numpy().tobytes()), data.train.images, data.train.source
     parts = torch.split(images, max(1, CHUNK // math.prod(images.shape[1:]))) if source is None else ()
     for piece in (part.cpu().numpy().tobytes() for part in parts) if source is None else source.digests():
@@ -63,13 +63,13 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what ``optimizer_tensors`` returned."""
+    """Restore the result of ``optimizer_tensors``."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in with_prefix("optimizer", tensors).items():
         index, name_in_state = name.split("/")
         state.setdefault(int(index), {})[name_in_state] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    # Files keep no memory layout, and a fused optimiser wants that of the parameter.
+    # Files lose the memory layout, which a fused optimiser takes from the parameter.
     for parameter, entries in optimizer.state.items():
         for name_in_state, tensor in entries.items():
             if isinstance(tensor, Tensor) and tensor.shape == parameter.shape:
@@ -83,11 +83,11 @@ class RunFolder:
         self.path = path
         self.identity = dict(identity)
         self.log = path / "log.jsonl"
-        self._whole = path / NEWEST  # the newest checkpoint that is not damaged
+        self._whole = path / NEWEST  # newest intact checkpoint
         self._writing: Future[None] | None = None
 
     def start(self, resume: bool, notes: Iterable[Mapping[str, Any]] = ()) -> RunProgress:
-        """Return where to begin; refuse to overwrite a run that can be resumed, or to resume another run."""
+        """Return the starting point; refuse to overwrite a resumable run, or to resume a different one."""
         if not resume:
             refuse_unfinished(self.path)
         if has_checkpoint(self.path):
@@ -99,7 +99,7 @@ class RunFolder:
         return RunProgress()
 
     def _newest_whole(self) -> RunProgress:
-        """Return the progress of the newest readable checkpoint, and warn of damaged ones."""
+        """Return the progress of the newest intact checkpoint; warn about damaged ones."""
         faults = []
         for path in (path for name in (NEWEST, BEFORE) if (path := self.path / name).is_file()):
             try:
@@ -120,7 +120,7 @@ class RunFolder:
         )
 
     def _read_whole(self, path: Path) -> tuple[dict[str, Any], RunProgress]:
-        """Return the identity and the place of a checkpoint, if it and the finished stages before it can be read."""
+        """Return the identity and progress of a checkpoint, if it and all finished stages are intact."""
         _, document = read_tensors(path)
         try:
             identity, progress = document["identity"], RunProgress(**document["progress"])
@@ -141,7 +141,7 @@ class RunFolder:
             )
 
     def _cut_log(self, progress: RunProgress) -> None:
-        """Drop what the log says of epochs that are trained again."""
+        """Remove log entries of epochs that will be repeated."""
         texts = read_text(self.log).splitlines() if self.log.exists() else []
         entries = [json.loads(text) for text in texts if text.endswith("}")]
         end = (progress.stage, progress.epoch)
@@ -156,7 +156,7 @@ class RunFolder:
             file.write(json.dumps(entry) + "\n")
 
     def write_meanwhile(self, progress: RunProgress, tensors: Mapping[str, Tensor]) -> None:
-        """Write the checkpoint; on a GPU, training continues while another thread writes."""
+        """Write a checkpoint; on a GPU, a thread writes while training continues."""
         self.finish()
         if not any(tensor.is_cuda for tensor in tensors.values()):
             self.write(progress, tensors)
@@ -180,7 +180,7 @@ class RunFolder:
             writing.result()
 
     def write(self, progress: RunProgress, tensors: Mapping[str, Tensor]) -> None:
-        """Write the checkpoint, and keep the one before; a damaged one is not kept."""
+        """Write a checkpoint and keep the previous one, unless it is damaged."""
         self.finish()
         self._write(progress, tensors)
 
@@ -191,21 +191,21 @@ class RunFolder:
         self._whole = newest
 
     def read(self) -> dict[str, Tensor]:
-        """Return the tensors of the checkpoint that the run continues from."""
+        """Return the tensors of the checkpoint to continue from."""
         return read_tensors(self._whole)[0]
 
     def _weights(self, name: str) -> Path:
         return self.path / f"{name}.safetensors"
 
     def write_weights(self, name: str, model: nn.Module) -> None:
-        """Keep the weights under a name: of a finished stage, which a resumed run passes through, or after some epochs."""
+        """Save weights under a name: after a finished stage, which a resumed run skips, or after some epochs."""
         write_tensors(self._weights(name), state_tensors("model", model), {})
 
     def read_weights(self, name: str, model: nn.Module) -> None:
-        """Load the weights that are kept under a name."""
+        """Load weights by name."""
         model.load_state_dict(with_prefix("model", read_tensors(self._weights(name))[0]))
 
 
 def state_copy(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of a model's state, to go back to."""
+    """Return a copy of a model's state."""
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, normalize
 from labelwise.train.augment import Augment
 from labelwise.train.tensors import BatchRng
 
-SHORTEST = 1e-6  # embeddings shorter than this are not stretched to unit length, so that gradients stay moderate
+SHORTEST = 1e-6  # shorter embeddings are not normalised, so that gradients stay moderate
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ def alignment(embeddings: Tensor) -> Tensor:
 
 
 def uniformity(embeddings: Tensor) -> Tensor:
-    """Return how unevenly embeddings ``[n, e]`` are spread, a float32 scalar: 0 where all are the same, lower is more even.
+    """Return the unevenness of embeddings ``[n, e]``, a float32 scalar: lower is more even, 0 if all are equal.
 
     It is the log of the mean of ``exp(-2 distance ** 2)`` over all pairs of at least two embeddings.
     """
     n = len(embeddings)
-    near = 4 * cosines(embeddings, embeddings) - 4  # -2 distance ** 2 of embeddings of unit length
+    near = 4 * cosines(embeddings, embeddings) - 4  # -2 distance ** 2 of unit embeddings
     pairs = near.masked_fill(torch.eye(n, dtype=torch.bool, device=near.device), -torch.inf)
     return pairs.logsumexp((0, 1)) - math.log(n * (n - 1))
 

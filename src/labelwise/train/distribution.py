@@ -27,7 +27,7 @@ from labelwise.train.stages import Loss
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device called ``auto``, ``cpu`` or ``cuda``; under torchrun processes take a GPU each, or share what there is."""
+    """Return the device called ``auto``, ``cpu`` or ``cuda``; torchrun processes take a GPU each, or share."""
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f'Unknown device "{name}". Choose auto, cpu or cuda.')
     if name == "cuda" and not torch.cuda.is_available():
@@ -39,14 +39,14 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[Shard]:
-    """Join the processes that torchrun started, and yield which shard of each batch is ours; inside they share all work on rows."""
+    """Join the torchrun processes and yield this process's shard; inside, processes share all work on rows."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Shard()
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    if not dist.is_initialized():  # once: a group that was left cannot be joined again
+    if not dist.is_initialized():  # once: a process cannot rejoin a group it left
         store, rank, _ = next(rendezvous("env://"))
         # Restarted processes find the store of their predecessors: a separate key keeps them from contacting dead ones.
         store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
@@ -57,7 +57,7 @@ def process_group(device: torch.device) -> Iterator[Shard]:
 
 
 def _backend(device: torch.device) -> str:
-    """Return what processes speak by: NCCL between GPUs, which takes one process a device; else gloo."""
+    """Return the backend: NCCL with a GPU per process, otherwise gloo."""
     shares_gpu = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > torch.cuda.device_count()
     return "gloo" if device.type == "cpu" or shares_gpu else "cpu:gloo,cuda:nccl"
 
@@ -72,7 +72,7 @@ def any_process(flag: bool, device: torch.device) -> bool:
 
 
 def of_main_process(value: float, device: torch.device) -> float:
-    """Return the value of the main process, so that all processes decide alike."""
+    """Return the value of the main process, so that all processes decide the same."""
     if not dist.is_initialized():
         return value
     shared_value = torch.tensor(value, dtype=torch.float64, device=device)
@@ -91,7 +91,7 @@ def distributed(loss: Loss, parameters: Sequence[nn.Parameter], shard: Shard) ->
 
 
 class _Weighed(nn.Module):
-    """A loss as a module, each term weighed so that the mean over processes is the mean over the rows of the whole batch.
+    """A loss as a module, with weighted terms whose mean over processes is the mean over the whole batch.
 
     Processes may have a row more or less than others.
     """
@@ -111,7 +111,7 @@ class _Weighed(nn.Module):
 
 
 def process_mean(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the mean of each term over processes, without a gradient."""
+    """Return the mean of each term over processes, detached."""
     if not dist.is_initialized():
         return {name: term.detach() for name, term in terms.items()}
     values = torch.stack([term.detach() for term in terms.values()])
@@ -120,7 +120,7 @@ def process_mean(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return embeddings ``[n, ...]`` and targets ``[n]`` of all processes' rows, of which this batch holds a part.
+    """Gather embeddings ``[n, ...]`` and targets ``[n]`` of the whole batch from all processes.
 
     Every process then has the loss of the whole batch, and the gradient reaches the process that an embedding came from.
     """
@@ -134,7 +134,7 @@ def whole_batch(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 class _Sum(torch.autograd.Function):
-    """The sum of a tensor over all processes; its gradient is the sum of theirs."""
+    """The sum of a tensor over processes; its gradient is the sum of the gradients."""
 
     @staticmethod
     def forward(_: Any, x: Tensor) -> Tensor:
@@ -153,21 +153,19 @@ def _sum_over_processes(x: Tensor) -> Tensor:
 
 
 class _SharedBatchNorm(nn.SyncBatchNorm):
-    """Batch norm whose statistics cover the rows of all processes: torch's own on a GPU, the same by hand on a CPU."""
+    """Batch norm over the rows of all processes: torch's own on a GPU, an equivalent one on a CPU."""
 
     process_group = None
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input normalised over all axes but the second."""
+        """Normalise over all axes but the second."""
         if input.is_cuda or not self.training:
             plain: Tensor = super().forward(input)
             return plain
         axes, shape = [axis for axis in range(input.ndim) if axis != 1], [1, -1] + [1] * (input.ndim - 2)
         sums = _sum_over_processes(torch.cat([input.sum(axes), input.new_tensor([input.numel() / input.shape[1]])]))
         mean, n = sums[:-1] / sums[-1].detach(), sums[-1].detach()
-        centred = input - mean.view(
-            shape
-        )  # squares of numbers far from 0 would lose the digits that distinguish values
+        centred = input - mean.view(shape)  # centred first: squares of large numbers would lose digits
         variance = _sum_over_processes(centred.square().sum(axes)) / n
         self._track(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
         output = centred * torch.rsqrt(variance + self.eps).view(shape)
@@ -183,10 +181,10 @@ class _SharedBatchNorm(nn.SyncBatchNorm):
 
 
 class _SharedDropout(nn.Dropout):
-    """Dropout that draws for the rows of all processes, whose generators have the same state, and keeps its own rows."""
+    """Dropout for the whole batch: processes share a generator state, and each keeps its own rows."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input with some numbers dropped, as if its rows stood in one batch with those of the others."""
+        """Drop numbers as if the rows of all processes were one batch."""
         if not self.training or not self.p:
             return input
         counts = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=input.device)
@@ -199,7 +197,7 @@ class _SharedDropout(nn.Dropout):
 
 @contextmanager
 def as_one_batch(model: nn.Module, shard: Shard) -> Iterator[None]:
-    """While open, batch norm and dropout in the model see the rows of all processes as one batch.
+    """While open, batch norm and dropout see the rows of all processes as one batch.
 
     Parameters and names stay the same. Other layers that draw random numbers, as some networks of other libraries have, draw
     for the rows of a process alone.

@@ -19,19 +19,19 @@ from labelwise.support.errors import LabelwiseError, UnsupportedError, UsageErro
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.networks.torch_encoder import TorchEncoder, has_maps, projected_maps
 
-TOLERANCE = 1e-4  # of the largest feature
+TOLERANCE = 1e-4  # tolerance relative to the largest feature
 OPSET = 18
 
 
 class _Graph(nn.Module):
-    """An image encoder as a function of bytes (or of float32 rows) that were cropped, without the mirror image."""
+    """An image encoder as a function of cropped bytes (or float32 rows), without mirror averaging."""
 
     def __init__(self, encoder: ImageEncoder) -> None:
         super().__init__()
         self.encoder, self.with_maps = encoder, has_maps(encoder)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return features ``[n, d]``, and the maps that they are pooled from."""
+        """Return features ``[n, d]``, and the maps they are pooled from."""
         encoder = self.encoder
         x = encoder.prepare(images.float() / 255 if len(encoder.shape) == 3 else images)
         maps = encoder.backbone.maps(x) if self.with_maps else None
@@ -41,7 +41,7 @@ class _Graph(nn.Module):
 
 
 def export_encoder(image_encoder: ImageEncoder) -> OnnxEncoder:
-    """Return an image encoder as one that ONNX Runtime runs, compared with torch to 1e-4 of the largest feature.
+    """Export an image encoder for ONNX Runtime, and compare it with torch to 1e-4 of the largest feature.
 
     Its ``content`` is the ONNX file and its ``card`` says how images are seen.
     """
@@ -62,15 +62,15 @@ def export_encoder(image_encoder: ImageEncoder) -> OnnxEncoder:
 
 
 def export_torch_encoder(encoder: TorchEncoder) -> OnnxEncoder:
-    """Return an encoder of torch as one that ONNX Runtime runs; written once, until its weights change."""
+    """Export a torch encoder for ONNX Runtime; cached until its weights change."""
     if encoder.exported is None or encoder.exported[0] != encoder.id:
         encoder.exported = encoder.id, export_encoder(encoder.network)
     return encoder.exported[1]
 
 
 def check_packages() -> None:
-    """Raise an error unless the packages that write ONNX files are installed."""
-    onnxruntime()  # first, as the others may import it, and it is to report nothing
+    """Raise an error unless the packages for ONNX export are installed."""
+    onnxruntime()  # first: others may import it, and its reports must be off
     for name in ("onnx", "onnxscript"):
         try:
             import_module(name)
@@ -81,7 +81,7 @@ def check_packages() -> None:
 
 
 def example(shape: tuple[int, ...], count: int, seed: int = 0) -> Array:
-    """Return noise ``[count, *shape]``: bytes of images, or float32 rows."""
+    """Return random input ``[count, *shape]``: bytes of images, or float32 rows."""
     rng = np.random.default_rng(seed)
     if len(shape) == 3:
         return rng.integers(0, 256, (count, *shape), np.uint8)
@@ -89,7 +89,7 @@ def example(shape: tuple[int, ...], count: int, seed: int = 0) -> Array:
 
 
 def _content(graph: _Graph, encoder: TorchEncoder) -> bytes:
-    """Return the ONNX file of a graph for any number of images."""
+    """Return the ONNX file of a graph with a variable number of images."""
     images = example(encoder.shape, 3)
     window = images[(..., *encoder.window)] if len(encoder.shape) == 3 else images
     tensor = torch.from_numpy(np.ascontiguousarray(window)).to(encoder.device)
@@ -99,7 +99,7 @@ def _content(graph: _Graph, encoder: TorchEncoder) -> bytes:
 
 
 def to_onnx(module: nn.Module, images: Tensor, outputs: Sequence[str], name: str) -> Any:
-    """Return a module, whose input is ``images``, as an ONNX model for any number of images; ``name`` is for errors."""
+    """Convert a module with the input ``images`` to ONNX, for any number of images; ``name`` is for errors."""
     check_packages()
     with _quiet(), torch.no_grad():
         try:
@@ -124,7 +124,7 @@ def to_onnx(module: nn.Module, images: Tensor, outputs: Sequence[str], name: str
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks on its progress from the user."""
+    """Hide the exporter's progress messages."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""The one loop: a method yields stages, and every stage of every method is trained here."""
+"""The training loop: methods yield stages, and every stage is trained here."""
 
 import math
 import time
@@ -35,16 +35,16 @@ from labelwise.train.step import WARM, RecordedStep, TrainingStep
 from labelwise.train.step_engine import StepEngine, own_stream
 from labelwise.train.train_data import TrainData
 
-AHEAD = 16  # steps of a stage that the clock ends are started ahead of the GPU at most
+AHEAD = 16  # steps queued ahead of the GPU in timed stages
 START = (
     WARM + 2
-)  # steps before its clock starts: libraries load kernels in them, which took 9 seconds, and a step is recorded
-# Times the weights: two checkpoints, each with best weights and two moments; a finished stage; the classifier.
+)  # warm-up steps before the clock starts: libraries load kernels, which took 9 seconds, and a step is recorded
+# Disk space in units of the weights: two checkpoints with best weights and two moments; a finished stage; the classifier.
 ROOM = 10
 
 
 def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[str, Any]]:
-    """Return the trained model and a summary of the run (seconds, device, seed)."""
+    """Train a model; return the model and a summary of the run (seconds, device, seed)."""
     device = choose_device(run.device)
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
@@ -77,7 +77,7 @@ def train(method: Method, data: TrainData, run: Run) -> tuple[LabelModel, dict[s
 
 
 def _seed(device: torch.device, seed: int) -> None:
-    """Seed torch's generator of a device; ``torch.manual_seed`` seeds every kind of device, which takes half a small step."""
+    """Seed torch's generator of one device; ``torch.manual_seed`` seeds all devices, which takes half a small step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index].manual_seed(seed)
@@ -97,7 +97,7 @@ def _out_of_patience(stage: Stage, progress: RunProgress) -> bool:
 
 @dataclass
 class _Loop:
-    """The run, and the stage that it is in: stages hold epochs, epochs steps."""
+    """The run and its current stage; a stage has epochs, an epoch has steps."""
 
     run: Run
     model: LabelModel
@@ -107,9 +107,9 @@ class _Loop:
     progress: RunProgress
 
     def __post_init__(self) -> None:
-        self.saved = time.monotonic()  # when the last checkpoint was written, or the run began
-        self.begun = self.saved - self.progress.seconds  # when the run would have begun, had it never been interrupted
-        self.writer = self.folder if self.shard.rank == 0 else None  # of several processes, the main one writes
+        self.saved = time.monotonic()  # time of the last checkpoint, or of the start
+        self.begun = self.saved - self.progress.seconds  # start time of an uninterrupted run
+        self.writer = self.folder if self.shard.rank == 0 else None  # only the main process writes
         self.engine = StepEngine(self.run.engine, self.device, processes=self.shard.world)
 
     @property
@@ -117,7 +117,7 @@ class _Loop:
         return time.monotonic() - self.begun
 
     def train_stage(self, stage: Stage, number: int) -> None:
-        """Train the model, from the checkpoint on where the run is resumed within this stage."""
+        """Train the model, from the checkpoint if the run is resumed in this stage."""
         with deferred_signals(active=self.folder is not None) as self.signals, _threads(stage.threads):
             self._begin(stage, number)
             progress, visible = self.progress, self.run.progress and self.shard.rank == 0
@@ -157,7 +157,7 @@ class _Loop:
         steps_left = (stage.epochs - self.progress.epoch) * step.steps
         self.step, self.lr, self.ends = self.engine.prepare(step, steps_left, self.model), step.lr, step.ends
         self.average: MovingAverage | None = None
-        self.best: dict[str, Tensor] = {}  # weights by validation
+        self.best: dict[str, Tensor] = {}  # best weights by validation
         if stage.average is not None:
             steps_done = self.progress.epoch * -(-step.steps // step.accumulate) + self.progress.step // step.accumulate
             self.average = MovingAverage(self.model, stage.average, steps=steps_done)
@@ -178,12 +178,12 @@ class _Loop:
             len(self.stage.batches),
             (self.progress.step, time.monotonic()),
         )
-        replayed = isinstance(self.step, RecordedStep) and self.step.is_recorded  # recording itself takes seconds
+        replayed = isinstance(self.step, RecordedStep) and self.step.is_recorded  # recording takes seconds
         sums = {name: torch.tensor(value, device=self.device) for name, value in progress.sums.items()}
         seed = mix(self.run.seed, progress.stage, progress.epoch)
         self.model.train()
         for draw in stage.batches.epoch(seed, progress.step, self.shard):
-            # Alike in all processes, and not the seed of the batch's own rng.
+            # Equal in all processes, and different from the batch's own seed.
             _seed(self.device, mix(seed, progress.step, 0))
             number = progress.epoch * steps + progress.step
             for name, value in self.step.take(draw, number).items():
@@ -204,14 +204,14 @@ class _Loop:
                     raise self._stop(self.folder)
                 self._save()
         progress.sums = {name: value.item() for name, value in sums.items()}
-        # A clock leaves no time to lose, and how long compiling takes is not known.
+        # A timed stage cannot spend unknown time on compiling.
         if replayed and progress.step > begun[0] and stage.seconds is None:
             seconds = (time.monotonic() - begun[1]) * steps / (progress.step - begun[0])  # of a whole epoch
             self.engine.consider_compiling(self.step, (stage.epochs - progress.epoch - 1) * seconds, self.model)
 
     @property
     def share_done(self) -> float:
-        """The share of the stage that is over: of its time, or of its steps."""
+        """The finished share of the stage: of its time, or of its steps."""
         progress, stage, steps = self.progress, self.stage, len(self.stage.batches)
         if stage.seconds is None:
             return (progress.epoch * steps + progress.step) / (stage.epochs * steps)
@@ -220,7 +220,7 @@ class _Loop:
         return min(1.0, of_main_process((self.seconds - progress.began) / stage.seconds, self.device))
 
     def _clock_ends_epoch(self) -> bool:
-        """Return whether the time of the epoch is over; a GPU, which steps are started ahead of, is waited for now and then."""
+        """Return whether the epoch's time is over; waits for the GPU now and then, since steps are queued ahead."""
         if self.stage.seconds is None:
             return False
         starts = not self.progress.epoch and self.progress.step == START
@@ -231,7 +231,7 @@ class _Loop:
         return self.share_done * self.stage.epochs >= self.progress.epoch + 1
 
     def _end_epoch(self) -> None:
-        """Check and validate the weights after an epoch, keep them where they are the best so far, and write the log."""
+        """Finish an epoch: check and validate the weights, keep the best, and write the log."""
         progress, stage = self.progress, self.stage
         means = {name: value / progress.step for name, value in progress.sums.items()}
         terms = stage.minimised(means)
@@ -256,7 +256,7 @@ class _Loop:
         progress.epoch, progress.step, progress.sums = progress.epoch + 1, 0, {}
 
     def _validate(self, epoch: int) -> float | None:
-        """Return the figure of merit after an epoch, if there is one, and keep the weights if they are the best so far."""
+        """Return the validation figure after an epoch, if any; keep the weights if it is the best."""
         if self.stage.validate is None:
             return None
         self.model.eval()
@@ -280,7 +280,7 @@ class _Loop:
         self.writer.write_meanwhile(self.progress, tensors)
 
     def _stop(self, folder: RunFolder) -> Interrupted:
-        """Write a checkpoint, and return what the run then ends with."""
+        """Write a checkpoint, and return the exception that ends the run."""
         self._save()
         folder.finish()
         return Interrupted(
@@ -289,13 +289,13 @@ class _Loop:
         )
 
     def check_weights(self, place: str) -> None:
-        """Raise an error if a weight of the model is not finite, so that it is neither kept nor saved."""
+        """Raise an error if a weight is not finite, before it is kept or saved."""
         bad = first_not_finite(self.model.state_dict())
         if bad is not None:
             raise self._diverged(f'"{bad}" of the model is not finite (NaN or infinity) {place}')
 
     def _diverged(self, subject: str) -> LabelwiseError:
-        """Return the error of a run that diverged; earlier checkpoints stay."""
+        """Return the error of a diverged run; earlier checkpoints remain."""
         remains = f" The last checkpoint is in {self.folder.path}." if self.folder else ""
         return LabelwiseError(
             f"{subject}: training diverged. Lower the learning rate (--set optimizer.lr=...) or check the data for extreme "

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """Hyper-parameters of one way to train; subclasses are frozen keyword-only dataclasses."""
+    """Hyper-parameters of a training method; subclasses are frozen keyword-only dataclasses."""
 
-    name: ClassVar[str]  # what users call it
-    # the pieces of data it trains on, as ``data.inspect`` names them: ``targets``, ``vectors``, ``texts``
+    name: ClassVar[str]  # public name
+    # required pieces of data, named as in ``data.inspect``: ``targets``, ``vectors``, ``texts``
     needs: ClassVar[tuple[str, ...]] = ("targets",)
-    # whether its models score labels that have a description and no image; see ``zero_shot``
+    # models score labels with a description and no image; see ``zero_shot``
     zero_shot: ClassVar[bool] = False
-    # whether its models are ``LeavesOut``, so that no image is held out to calibrate them
+    # models are ``LeavesOut``, so no image is held out for calibration
     leaves_out: ClassVar[bool] = False
-    # whether it trains on images of which several labels may be true, or none; see ``Split.targets``
+    # trains on multi-label images; see ``Split.targets``
     multilabel: ClassVar[bool] = False
-    # whether a GPU tries several kernels for each shape and keeps the fastest, which takes longer than short training saves
+    # a GPU benchmarks kernels for each shape; takes longer than short training saves
     tries_kernels: ClassVar[bool] = True
 
     view: View = setting(
@@ -40,42 +40,42 @@ class Method(ABC):
 
     @property
     def holds_out(self) -> bool:
-        """Whether images are held out to calibrate its models."""
+        """Whether images are held out for calibration."""
         return not self.leaves_out
 
     @property
     def uses_targets(self) -> bool:
-        """Whether it needs labelled images."""
+        """Whether labelled images are required."""
         return "targets" in self.needs
 
     def describe(self, labels: Labels) -> Labels:
-        """Return the labels with what the models of this method read of them computed once, such as sentence vectors."""
+        """Return the labels with precomputed inputs of the models, such as sentence vectors."""
         return labels
 
     def settle(self, model: "LabelModel") -> "Method":  # noqa: ARG002
-        """Return the settings with those left open filled in, as a trial run on held-out labels chose them."""
+        """Return the settings completed with the choices of a trial run on held-out labels."""
         return self
 
     @abstractmethod
     def build(self, spec: "Spec") -> "LabelModel":
-        """Return the untrained model for images of this shape and these labels."""
+        """Return the untrained model for an image shape and labels."""
 
     @abstractmethod
     def stages(self, model: "LabelModel", data: "TrainData") -> "Iterator[Stage]":
-        """Yield what to train, one stage after another; work between two yields is plain code."""
+        """Yield the training stages in order; code between two yields runs between them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Where and how to train; only the seed and ``accumulate`` change the result."""
+    """Where and how to train; only the seed and ``accumulate`` affect the result."""
 
-    seed: int = 0  # of weights, order, augmentation and sampling
+    seed: int = 0  # for weights, order, augmentation and sampling
     device: str = "auto"  # ``auto``, ``cpu`` or ``cuda``
-    # where ``log.jsonl`` and checkpoints go; None keeps nothing and cannot be resumed. One process at a time trains
-    # into it.
+    # folder of ``log.jsonl`` and checkpoints; None: nothing is stored, and the run cannot be resumed. One process at a time
+    # may use it.
     folder: Path | None = None
-    resume: bool = False  # continue the run in ``folder``
-    checkpoint_seconds: float = 60.0  # how often a checkpoint is written
+    resume: bool = False  # resume the run in ``folder``
+    checkpoint_seconds: float = 60.0  # interval of checkpoints
     # keep the weights in ``folder`` every this many epochs, as ``snapshot-STAGE-EPOCHS.safetensors``; 0 keeps none
     snapshots: int = 0
     progress: bool = False  # show a progress bar on standard error

@@ -21,13 +21,13 @@ from labelwise.train.networks.weights import IMAGENET, Normalisation
 
 CLIP: Final[Normalisation] = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 LIBRARIES: Final = ("timm", "torchvision", "transformers", "open_clip")
-HEADS: Final = ("fc", "classifier", "heads", "head")  # what torchvision calls the last layers
+HEADS: Final = ("fc", "classifier", "heads", "head")  # torchvision's names of the last layer
 _LOCAL: ContextVar[bool] = ContextVar("local", default=False)
 
 
 @contextmanager
 def without_downloads() -> Iterator[None]:
-    """While open, refuse networks that a library would download; public weights are not loaded, for a saved state follows."""
+    """While open, forbid downloads by network libraries; public weights are not loaded, since a saved state follows."""
     token = _LOCAL.set(True)
     try:
         yield
@@ -36,7 +36,7 @@ def without_downloads() -> Iterator[None]:
 
 
 class Adapter(Backbone):
-    """A network of another library, for colour images ``[n, 3, size, size]``; d is found by trying it on one.
+    """A network of another library for colour images ``[n, 3, size, size]``; d is measured on one image.
 
     ``source`` makes the network, with its public weights where asked for.
     """
@@ -62,7 +62,7 @@ class Adapter(Backbone):
             ) from error
 
     def maps(self, x: Tensor) -> Tensor:
-        """Return the last feature maps ``[n, d, h, w]`` of a convolutional network of timm; others have none."""
+        """Return the last feature maps ``[n, d, h, w]`` of a convolutional timm network; others have none."""
         maps = self.network.forward_features(x) if hasattr(self.network, "forward_head") else x
         if maps.ndim != 4 or maps.shape[1] != self.width_out:
             raise UnsupportedError(
@@ -71,20 +71,20 @@ class Adapter(Backbone):
         return maps
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return features ``[n, d]`` from maps, as the network does."""
+        """Pool maps to features ``[n, d]`` as the network does."""
         return self.network.forward_head(maps, pre_logits=True)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         """Return features ``[n, d]``."""
         output = self.network(x)
-        if not isinstance(output, Tensor):  # of transformers: what its pooler makes, else the first token
+        if not isinstance(output, Tensor):  # transformers: the pooler's output, otherwise the first token
             pooled_output = getattr(output, "pooler_output", None)
             output = output.last_hidden_state[:, 0] if pooled_output is None else pooled_output
         return output.flatten(1)  # type: ignore[no-any-return]
 
 
 def _network(library: str, name: str, full: bool) -> nn.Module:
-    """Return a network without its last layer; a function of this module, so that an adapter can be pickled."""
+    """Return a network without its last layer; a module-level function, so that an adapter can be pickled."""
     network: Any
     match library:
         case "timm":
@@ -105,7 +105,7 @@ def _network(library: str, name: str, full: bool) -> nn.Module:
 
 
 def _takes(library: str, name: str) -> tuple[int, Normalisation]:
-    """Return the side of the images that a network takes, and how they are normalised."""
+    """Return the image size and normalisation of a network."""
     match library:
         case "timm":
             timm = _library("timm")
@@ -127,7 +127,7 @@ def _takes(library: str, name: str) -> tuple[int, Normalisation]:
 
 
 def build_adapter(library: str, name: str, shape: tuple[int, ...], width: int | None) -> Adapter:
-    """Return the network of this name from another library, without its public weights."""
+    """Build a network of another library by name, without public weights."""
     if library not in LIBRARIES:
         raise UsageError(f'No library "{library}".{suggest(library, LIBRARIES)} Known: {listing(LIBRARIES)}.')
     if shape[0] not in (1, 3) or width is not None:
@@ -144,10 +144,10 @@ def build_adapter(library: str, name: str, shape: tuple[int, ...], width: int | 
 
 
 def _is_local(library: str, name: str) -> bool:
-    """Return whether a library makes the network, without public weights, from what is on this machine."""
+    """Return whether a library can build the network from local files, without public weights."""
     if library == "transformers":
         return Path(name).is_dir()
-    if library == "torchvision":  # models of other kinds download what they are built on
+    if library == "torchvision":  # other models download their parts
         models = _library("torchvision.models")
         return name in models.list_models(module=models)
     return ":" not in name and not name.startswith("hf_hub")

@@ -19,14 +19,14 @@ class Backbone(nn.Module, ABC):
 
     # normalisation for its public weights; None without public weights
     published: Normalisation | None = None
-    comes_trained: bool = False  # whether it has public weights of its own, which `load_published` loads
-    registered: str | None = None  # the name under which ``encoders.registry`` runs it with its public weights
-    size: int | None = None  # training resolution of these weights; None takes images unchanged
-    waveforms: bool = False  # whether the input is sound [n, samples], not images
+    comes_trained: bool = False  # it has public weights, which `load_published` loads
+    registered: str | None = None  # its name in ``encoders.registry``, with public weights
+    size: int | None = None  # training resolution of these weights; None: any
+    waveforms: bool = False  # the input is sound [n, samples], not images
 
     def __init__(self, width_out: int) -> None:
         super().__init__()
-        self.width_out = width_out  # d, the size of an embedding
+        self.width_out = width_out  # the embedding size d
 
     @abstractmethod
     def maps(self, x: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class Backbone(nn.Module, ABC):
         raise UnsupportedError(f"{type(self).__name__} has no public weights of its own.")
 
     def has_published(self) -> bool:
-        """Return whether the weights are those that ``load_published`` loads, as far as known."""
+        """Return whether the weights are the public ones, as far as known."""
         return False
 
 

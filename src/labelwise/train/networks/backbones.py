@@ -15,7 +15,7 @@ from labelwise.train.networks.patches import PatchNet
 
 
 def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
-    """Return EfficientNet-lite0, whose width is fixed; grey images are given to all of its three channels."""
+    """Build EfficientNet-lite0 with its fixed width; grey images fill its three channels."""
     if shape[0] not in (1, 3) or width != 32:
         raise UsageError(
             f'"efficientnet_lite0" takes grey or colour images and no width; given {shape}, width {width}.'
@@ -24,7 +24,7 @@ def efficientnet_lite0(shape: tuple[int, ...], width: int = 32) -> Backbone:
 
 
 def _of_plugin(place: str, **options: Any) -> Backbone:
-    """Return a backbone of a plug-in, whose module is imported only now."""
+    """Build a backbone of a plug-in, importing its module."""
     backbone: Backbone = resolve_name(place)(**options)
     return backbone
 

@@ -13,7 +13,7 @@ FLOOR = 1e-3  # smallest standard deviation, relative to the largest
 
 
 def channel_statistics(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
-    """Return mean and std of each channel ``[c]``, in double precision, a chunk at a time.
+    """Return mean and std of each channel ``[c]`` in double precision, in chunks.
 
     No std is less than a thousandth of the largest, so that what hardly varies is not blown up; where nothing varies, it is ``unit``.
     """
@@ -27,7 +27,7 @@ def channel_statistics(images: Tensor, unit: float) -> tuple[Tensor, Tensor]:
 
 
 def _statistics_of_bytes(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and std of each channel, by whole numbers, which no sum rounds; several processes read a share each."""
+    """Return mean and std of each channel by exact integer sums; processes share the work."""
     size = math.prod(images.shape[2:])
     sums = torch.zeros(2, images.shape[1], dtype=torch.int64, device=images.device)
     for part in torch.split(images[current_group().own(len(images))], max(1, CHUNK // (size * images.shape[1]))):

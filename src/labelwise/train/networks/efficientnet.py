@@ -1,4 +1,4 @@
-"""EfficientNet-lite0: a small network whose ImageNet weights come as a package, so nothing is downloaded at run time.
+"""EfficientNet-lite0: a small network with ImageNet weights from a package, so nothing is downloaded.
 
 The network is the published one: no squeeze-and-excite, ReLU6, and padding as TensorFlow has it, where the odd pixel goes
 to the right and the bottom.
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from labelwise.encoders.efficientnet import EPSILON, LITE0, WIDTH
 from labelwise.train.networks.backbone import Backbone
 
-# The package's names of layers, in a block and outside of blocks.
+# The package's layer names, inside and outside of blocks.
 BLOCK_NAMES: Final = {
     "_expand_conv": "expand.0", "_bn0": "expand.1", "_depthwise_conv": "depthwise.0", "_bn1": "depthwise.1",
     "_project_conv": "project.0", "_bn2": "project.1",
@@ -23,13 +23,13 @@ OUTER_NAMES: Final = {"_conv_stem": "stem.0", "_bn0": "stem.1", "_conv_head": "h
 
 
 class SameConvolution(nn.Conv2d):
-    """A convolution without bias whose maps have ``ceil(side / stride)`` pixels a side."""
+    """A convolution without bias whose output has ``ceil(side / stride)`` pixels per side."""
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(channels, out, kernel, stride, kernel // 2 if stride == 1 else 0, groups=groups, bias=False)
 
     def spare(self, shape: Sequence[int]) -> list[tuple[int, int]]:
-        """Return how many pixels are added before and after the height and the width of maps ``(n, c, h, w)``."""
+        """Return the padding before and after the height and the width of maps ``(n, c, h, w)``."""
         stride, kernel = self.stride[0], self.kernel_size[0]
         sums = [max((-(-side // stride) - 1) * stride + kernel - side, 0) for side in shape[2:]]
         return [(pixels // 2, pixels - pixels // 2) for pixels in sums]
@@ -47,7 +47,7 @@ def layer(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
 
 
 class InvertedBlock(nn.Module):
-    """Widen, filter each channel on its own, narrow; with a shortcut where the shape stays."""
+    """An inverted residual block: widen, filter per channel, narrow; with a shortcut if the shape stays."""
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class InvertedBlock(nn.Module):
 
 
 class EfficientNetLite0(Backbone):
-    """The network, for colour images of any size (it was trained on 224 x 224); d is 1280."""
+    """The network for colour images of any size (trained on 224 x 224); d is 1280."""
 
     published = ((127 / 255,) * 3, (128 / 255,) * 3)
     comes_trained = True
@@ -84,7 +84,7 @@ class EfficientNetLite0(Backbone):
         self.head = layer(320, self.width_out, 1)
 
     def maps(self, x: Tensor) -> Tensor:
-        """Return the maps of the last layer ``[n, 1280, h, w]``, a 32nd of the image's side."""
+        """Return the last maps ``[n, 1280, h / 32, w / 32]``."""
         x = F.relu6(self.stem(x), inplace=True)
         return F.relu6(self.head(self.blocks(x)), inplace=True)
 
@@ -93,7 +93,7 @@ class EfficientNetLite0(Backbone):
         self.load_state_dict(packaged_weights())
 
     def has_published(self) -> bool:
-        """Return whether its weights are those that ``load_published`` loads; not where these are not installed."""
+        """Return whether the weights are the public ones; False if these are not installed."""
         if LITE0.file() is None:
             return False
         own = self.state_dict()
@@ -101,7 +101,7 @@ class EfficientNetLite0(Backbone):
 
 
 def packaged_weights() -> dict[str, Tensor]:
-    """Return the ImageNet weights of the installed package under our names."""
+    """Return the installed ImageNet weights under our names."""
     return our_names({name: torch.from_numpy(value) for name, value in LITE0.weights().items()})
 
 

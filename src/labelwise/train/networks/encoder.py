@@ -1,4 +1,4 @@
-"""Settings of an image encoder: which network, from which weights, trained or frozen."""
+"""Settings of an image encoder: network, weights, trained or frozen."""
 
 import math
 from dataclasses import dataclass, replace
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from labelwise.train.networks.image_encoder import ImageEncoder
 
 PRETRAINED = "efficientnet_lite0"
-DEFAULT_SIDE = 64  # of images for a network that is trained from scratch
-LARGEST = 2**28  # numbers of an image: one of more than 9,000 pixels a side is a mistake
+DEFAULT_SIDE = 64  # default image side of a network trained from scratch
+LARGEST = 2**28  # upper bound of an image side: beyond 9,000 pixels is a mistake
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """Which image encoder: what turns an image into numbers. The first thing to change where accuracy is too low."""
+    """The image encoder. The first setting to change if accuracy is too low."""
 
     backbone: str = setting(
         "auto",
@@ -37,7 +37,7 @@ class Encoder:
     size: int | None = setting(None, "Another name of view.size.")
 
     def build(self, shape: tuple[int, ...], view: View = WHOLE, *, to_publish: bool = False) -> "ImageEncoder":
-        """Return a new image encoder with these settings, for images of a shape that are seen so.
+        """Build the image encoder for a shape and a view.
 
         Weights that cannot be loaded raise their error on first use, so that a saved classifier, which holds them, opens
         without. One whose own weights are ``to_publish`` is normalised as public ones are.
@@ -75,13 +75,13 @@ class Encoder:
         return encoder
 
     def check(self, side: int, view: View = WHOLE) -> None:
-        """Raise an error where it cannot be built for images of a side, or its weights cannot be loaded: before these are read."""
+        """Raise an error before images are read, if the encoder cannot be built for them or its weights cannot be loaded."""
         if self.by_onnx:
             self.open_encoder(view)
             return
         if self.backbone in ("auto", *VARIANTS) and self.weights is None:
             if self.frozen and not is_installed():
-                VARIANTS[PRETRAINED].weights()  # raises what to install
+                VARIANTS[PRETRAINED].weights()  # raises an error with the missing package
             return
         from labelwise.train.networks.backbones import ON_FEATURES
 
@@ -90,11 +90,11 @@ class Encoder:
 
     @property
     def by_onnx(self) -> bool:
-        """Whether it takes images of one shape and is not trained: an ONNX file, or of a plug-in."""
+        """Whether it takes one image shape and is never trained: an ONNX file, or a fixed plug-in."""
         return is_fixed(self.backbone)
 
     def open_encoder(self, view: View = WHOLE, shape: tuple[int, ...] | None = None) -> FrozenEncoder:
-        """Return what makes features without torch: of an ONNX file, or of published weights."""
+        """Return the torch-free encoder: of an ONNX file, or of published weights."""
         if self.by_onnx and (self.weights, self.width, self.code_size) != (None, None, None):
             raise UsageError(
                 f'"{self.backbone}" has its own weights and width. Leave out encoder.weights, encoder.width and '
@@ -104,7 +104,7 @@ class Encoder:
         return open_encoder(name, None if self.by_onnx else shape, self.sized(view))
 
     def sized(self, view: View) -> View:
-        """Return a view with the side that is set here, which must not contradict its own."""
+        """Return a view with the side set here, which must not contradict its own."""
         if None not in (self.size, view.size) and self.size != view.size:
             raise UsageError(
                 f"encoder.size={self.size} and view.size={view.size} are both the side that the network sees. Keep one of them."
@@ -112,14 +112,14 @@ class Encoder:
         return view if self.size is None else replace(view, size=self.size)
 
     def side(self, view: View = WHOLE) -> int | None:
-        """Return the side that images are best read at to be seen so: as set, or as the weights of the backbone ask; None is any."""
+        """Return the side to read images at: as set, or as the backbone's weights require; None: any."""
         if self.by_onnx:
             return self.open_encoder(view).shape[1]
         name = PRETRAINED if self.backbone == "auto" and self.frozen else self.backbone
         size = self.sized(view).size
         if size is None and name == PRETRAINED:
             size = VARIANTS[PRETRAINED].size
-        elif size is None and ":" in name:  # the others bring no weights
+        elif size is None and ":" in name:  # other libraries bring no weights
             from labelwise.train.networks.backbones import build_backbone
 
             size = build_backbone(name, (3, DEFAULT_SIDE, DEFAULT_SIDE), self.width).size
@@ -135,5 +135,5 @@ def pretrained_encoder(images: int = 0, *, trainable: bool = False) -> Encoder |
 
 
 def side_for(encoder: Encoder | None, view: View = WHOLE) -> int:
-    """Return the side in pixels that a person's own images are read at for an encoder; None trains one from scratch."""
+    """Return the side in pixels to read the user's images at; None: for training from scratch."""
     return (encoder or Encoder()).side(view) or view.side(DEFAULT_SIDE)

@@ -21,8 +21,8 @@ from labelwise.train.networks.channel_statistics import channel_statistics
 from labelwise.train.networks.torch_encoder import encode_images
 from labelwise.train.networks.weights import Normalisation, load_weights
 
-QUIET = 1e-5  # root mean square of a waveform below which it is not made louder: silence stays silence
-PIECE = 64  # images that are encoded at a time where these are no bytes
+QUIET = 1e-5  # quieter waveforms (root mean square) are not amplified: silence stays silence
+PIECE = 64  # float images per batch of encoding
 
 
 class WeakTensorCache(WeakTensorKeyDictionary):
@@ -69,7 +69,7 @@ class ImageEncoder(nn.Module):
         self.shape = shape
         self.view = view
         self.frozen = frozen
-        # whether nothing before `finish` is trained, as with a frozen trunk or precomputed features
+        # nothing before `finish` is trained, as with a frozen trunk or precomputed features
         self.untrained = frozen or (len(shape) == 1 and not backbone.waveforms)
         self.fixed = fixed is not None or backbone.waveforms
         self.backbone = backbone
@@ -85,7 +85,7 @@ class ImageEncoder(nn.Module):
             self.register_buffer("feature_std", torch.ones(backbone.width_out))
             self.backbone.requires_grad_(False).eval()
         self.tuning = False  # whether a frozen backbone is being tuned
-        self.published: str | None = None  # the registered encoder whose weights the backbone has
+        self.published: str | None = None  # registered encoder with the backbone's weights
         self._missing: LabelwiseError | None = None
         self._encoded = WeakTensorCache()
         self.compiled: Network | None = None  # replacement for the backbone in a training step
@@ -121,19 +121,19 @@ class ImageEncoder(nn.Module):
         return self
 
     def tune(self, on: bool) -> None:
-        """Unfreeze or refreeze the weights of a frozen backbone, batch norms excepted; clear cached features."""
+        """Unfreeze or refreeze a frozen backbone, except its batch norms; clear cached features."""
         self.backbone.requires_grad_(on)
         self.tuning, self._encoded, self.published = on, WeakTensorCache(), None
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Return images with each channel (or feature) shifted and scaled, in the memory layout given; waveforms equally loud."""
+        """Normalise images per channel (or feature), keeping the memory layout; waveforms get equal loudness."""
         if self.backbone.waveforms:
             return x / x.square().mean(1, keepdim=True).sqrt().clamp_min(QUIET)
         channels = (-1, *[1] * (len(self.shape) - 1))
         return (x - self.mean.view(channels)).div_(self.std.view(channels))
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Return the backbone's input: images cropped and resized by the view, normalised."""
+        """Return the backbone's input: cropped and resized by the view, normalised."""
         self.check_weights()
         size = self.view.size
         if self.view.crop is not None and x.shape[1:] == self.shape:
@@ -166,7 +166,7 @@ class ImageEncoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """The size of the features that a head takes: of embeddings where the backbone was trained, else of the backbone's features."""
+        """The feature size of the head: of embeddings if the backbone was trained, otherwise of the backbone's features."""
         return self.backbone.width_out if self.untrained else self.code_size
 
     def embed(self, x: Tensor, network: Network | None = None) -> Tensor:
@@ -175,7 +175,7 @@ class ImageEncoder(nn.Module):
         return features if self.untrained else self.finish(features)
 
     def finish(self, features: Tensor) -> Tensor:
-        """Return embeddings ``[n, d]`` from the backbone's features ``[n, d_backbone]``; those not trained get one length."""
+        """Return embeddings ``[n, d]`` of the backbone's features ``[n, d_backbone]``, at unit length if untrained."""
         if self.frozen:
             features = (features - self.feature_mean) / self.feature_std
         if self.untrained:
@@ -183,16 +183,16 @@ class ImageEncoder(nn.Module):
         return self.project(features)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return embeddings ``[n, d]`` of images in [0, 1], or of features that ``trunk`` made of images."""
+        """Return embeddings ``[n, d]`` of images in [0, 1], or of features from ``trunk``."""
         return self.finish(x if self.made_by_trunk(x) else self.trunk(x))
 
     def made_by_trunk(self, x: Tensor) -> bool:
-        """Return whether these are features of images, not images (nor the features an identity backbone takes)."""
+        """Return whether these are features rather than images (or inputs of an identity backbone)."""
         return x.ndim == 2 and len(self.shape) == 3
 
     @torch.no_grad()
     def features(self, images: Tensor | Images) -> Tensor:
-        """Return the trunk's features ``[n, d_backbone]`` of images (bytes count as [0, 1]), in eval mode, float32.
+        """Return the trunk's features ``[n, d_backbone]`` of images (bytes as [0, 1]), in eval mode, float32.
 
         For a frozen trunk they are cached for the lifetime of the images.
         """
@@ -226,7 +226,7 @@ class ImageEncoder(nn.Module):
         return torch.cat(parts) if parts else torch.empty(0, self.backbone.width_out)
 
     def fit_normalisation(self, images: Tensor) -> None:
-        """Set mean and std to those of each channel of images (bytes count as [0, 1]), or of each feature.
+        """Set mean and std from the channels of images (bytes as [0, 1]), or from features.
 
         Nothing happens for waveforms, and where the backbone's weights were made with a fixed mean and std.
         """
@@ -242,6 +242,6 @@ class ImageEncoder(nn.Module):
             buffer.copy_(value / unit)
 
     def fit_features(self, features: Tensor) -> None:
-        """Set what a frozen trunk's features are standardised with to the mean and std of these ``[n, d_backbone]``."""
+        """Fit the standardisation of a frozen trunk's features ``[n, d_backbone]``."""
         for buffer, value in zip((self.feature_mean, self.feature_std), channel_statistics(features, 1), strict=True):
             buffer.copy_(value)

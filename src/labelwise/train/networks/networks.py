@@ -12,8 +12,8 @@ from labelwise.support.errors import UnsupportedError
 from labelwise.train.networks.backbone import Backbone, convolution, initialise
 from labelwise.train.networks.weights import IMAGENET
 
-EXPANSION = 4  # channels of a bottleneck's output, as a multiple of those inside
-SMALL = 64  # images up to this side keep their resolution in the stem
+EXPANSION = 4  # width of a bottleneck's output relative to its inner layers
+SMALL = 64  # no downsampling in the stem up to this side
 
 
 class ResidualBlock(nn.Module):
@@ -115,7 +115,7 @@ class ConvNet(Backbone):
 
 
 class Identity(Backbone):
-    """Passes precomputed features ``[n, a]`` on unchanged."""
+    """Pass precomputed features ``[n, a]`` through."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__(shape[0])

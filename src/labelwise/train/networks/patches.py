@@ -1,4 +1,4 @@
-"""A network of one layer that is found in seconds, not trained: small patches compared with a dictionary of patches.
+"""A one-layer network computed in seconds without training: image patches compared with a dictionary of patches.
 
 What is learned without gradients or labels (``find_patches``): a dictionary of patches (Coates and Ng, 2011), and a linear map
 that keeps what stays the same when an image is changed a little. In between, patches are pooled: those count that differ from the rim of the
@@ -19,17 +19,17 @@ from labelwise.train.networks.backbone import Backbone
 from labelwise.train.networks.image_encoder import ImageEncoder
 from labelwise.train.tensors import BatchRng, kmeans
 
-SIDE, STRIDE = 4, 2  # of a patch, and from one to the next, in pixels
+SIDE, STRIDE = 4, 2  # patch side and stride in pixels
 EMBEDDING_SIZE = 40
-RIM = 0.75  # patches farther from the middle, in halves of the side, are the surroundings
-REACH = 0.58  # how far from the middle patches count, likewise
-ROWS, ROW_WIDTH = (-1 / 3, 0.0, 1 / 3), 0.2  # where patches are pooled, from top to bottom
-CONTRAST = 8.0  # how much patches count less that look like the surroundings
-SURROUNDINGS = 0.35  # share of the surroundings that is taken off
+RIM = 0.75  # the surroundings: patches farther from the middle, in half sides
+REACH = 0.58  # weight radius of patches, in half sides
+ROWS, ROW_WIDTH = (-1 / 3, 0.0, 1 / 3), 0.2  # heights of pooling, top to bottom
+CONTRAST = 8.0  # down-weighting of patches similar to the surroundings
+SURROUNDINGS = 0.35  # share of the surroundings to subtract
 SMALLEST = 1e-6
-IMAGES, PATCHES, STEPS = 300, 12_000, 12  # that the dictionary is made of, and how long it is looked for
-PRINCIPAL = 200  # directions of pooled activations that are kept
-FLOOR, RIDGE = 0.01, 0.05  # shares of the largest variance and of the mean variance that are added
+IMAGES, PATCHES, STEPS = 300, 12_000, 12  # patches and iterations for the dictionary
+PRINCIPAL = 200  # directions to keep
+FLOOR, RIDGE = 0.01, 0.05  # regularisation, relative to the largest and the mean variance
 PIECE = 64
 
 
@@ -44,27 +44,27 @@ class PatchNet(Backbone):
         if min(shape[1:]) < 2 * SIDE:
             raise UsageError(f'The backbone "patches" takes images of {2 * SIDE} pixels a side or more; given {shape}.')
         size = min(EMBEDDING_SIZE, shape[0] * SIDE * SIDE)
-        # makes a patch into f numbers [f, c, 4, 4]
+        # filters from patches to f numbers [f, c, 4, 4]
         self.filters = nn.Parameter(torch.randn(size, shape[0], SIDE, SIDE).div_(SIDE))
-        self.shift = nn.Parameter(torch.zeros(size))  # added to these [f]
-        self.dictionary = nn.Parameter(torch.randn(width, size))  # patches, as these numbers [width, f]
-        # what is taken from pooled activations [3 * width]
+        self.shift = nn.Parameter(torch.zeros(size))  # bias [f]
+        self.dictionary = nn.Parameter(torch.randn(width, size))  # dictionary of patches in filter space [width, f]
+        # mean of pooled activations [3 * width]
         self.around = nn.Parameter(torch.zeros(len(ROWS) * width))
-        # what they are then mapped with [3 * width, 40]
+        # map to the output [3 * width, 40]
         self.directions = nn.Parameter(torch.randn(len(ROWS) * width, EMBEDDING_SIZE))
 
     def patches(self, x: Tensor) -> Tensor:
-        """Return each patch as numbers ``[n, p, f]``."""
+        """Return the filter responses of each patch ``[n, p, f]``."""
         return F.conv2d(x, self.filters, self.shift, STRIDE).flatten(2).mT
 
     def maps(self, x: Tensor) -> Tensor:
-        """Return by how much each patch is nearer to a dictionary patch than to the mean one ``[n, width, h, w]``."""
+        """Return how much closer each patch is to a dictionary entry than average ``[n, width, h, w]``."""
         places = [(side - SIDE) // STRIDE + 1 for side in x.shape[2:]]
         far = torch.cdist(self.patches(x), self.dictionary)
         return (far.mean(2, keepdim=True) - far).clamp_min(0).mT.reshape(x.shape[0], -1, *places)
 
     def activations(self, maps: Tensor) -> Tensor:
-        """Return the activations at three heights ``[n, 3 * width]``, the surroundings taken off."""
+        """Pool activations at three heights ``[n, 3 * width]``, minus the surroundings."""
         y, x = (torch.linspace(-1, 1, side, device=maps.device) for side in maps.shape[2:])
         down, across = (grid.flatten() for grid in torch.meshgrid(y, x, indexing="ij"))
         activations = maps.flatten(2).mT  # [n, p, width]
@@ -83,7 +83,7 @@ class PatchNet(Backbone):
 
 @dataclass(frozen=True, kw_only=True)
 class Patches:
-    """How to find an encoder of patches."""
+    """Settings of an encoder of patches."""
 
     width: int = setting(200, "Patches in the dictionary.")
     augment: Augment = setting(
@@ -98,7 +98,7 @@ class Patches:
 
 @torch.no_grad()
 def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int = 0) -> ImageEncoder:
-    """Return an encoder found for these images; its embeddings are uncorrelated and have a variance of 1 over them.
+    """Fit an encoder of patches to images; its embeddings are uncorrelated with variance 1.
 
     Images are bytes ``[n, c, h, w]``; the seed is that of the dictionary and of the changes.
     """
@@ -118,7 +118,7 @@ def find_patches(images: Tensor, settings: Patches | None = None, *, seed: int =
 
 
 def _fit_dictionary(encoder: ImageEncoder, network: PatchNet, images: Tensor, generator: torch.Generator) -> None:
-    """Set the filters to the principal directions of patches, each of variance 1, and the dictionary to their clusters."""
+    """Set the filters to whitened principal directions of patches, and the dictionary to cluster centres."""
     side = network.filters.shape[-1]
     ready = encoder.prepare(as_float(images))
     every = torch.nn.functional.unfold(ready, side, stride=side // 2).mT.flatten(0, 1)
@@ -140,7 +140,7 @@ def _pooled_features(encoder: ImageEncoder, network: PatchNet, images: Tensor) -
 
 
 def _fit_directions(network: PatchNet, features: Tensor, changed_features: list[Tensor]) -> None:
-    """Set the directions to those that vary most over images, against what two changed copies of an image differ by.
+    """Set the directions to those that vary most over images, relative to two changed copies of an image.
 
     From activations of images ``[n, q]``, and of two changed copies of each.
     """

@@ -38,7 +38,7 @@ WARM, KINDS = 3, 4  # calls with the same number of images before recording, and
 
 
 def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:
-    """Return the encoder that makes the features of a model's head.
+    """Return the encoder for a model's head.
 
     A trained network makes its embeddings. A frozen one makes backbone features, by ONNX Runtime if its weights are published.
     Precomputed features pass unchanged.
@@ -52,7 +52,7 @@ def shared_encoder(image_encoder: "ImageEncoder") -> Encoder:
 
 
 def encode_images(image_encoder: "ImageEncoder", images: Images) -> Features:
-    """Return the features of images in eval mode; each process that shares the work encodes some of them."""
+    """Return the features of images in eval mode; processes share the work."""
     training = image_encoder.training
     try:
         return _encode_shared(image_encoder, images)
@@ -64,7 +64,7 @@ def _encode_shared(image_encoder: "ImageEncoder", images: Images) -> Features:
     encoder, group = shared_encoder(image_encoder), current_group()
     if group.world == 1:
         return encode(encoder, images)
-    own = np.arange(group.rank, len(images), group.world)  # as pixels are shared out
+    own = np.arange(group.rank, len(images), group.world)  # the same shares as for pixels
     part = encode(encoder, images.select(own), progress=group.rank == 0)
     table = torch.zeros(len(images), encoder.width, device=image_encoder.mean.device)
     table[torch.from_numpy(own[part.rows])] = torch.from_numpy(part.values).to(table.device)
@@ -85,23 +85,23 @@ def _encode_shared(image_encoder: "ImageEncoder", images: Images) -> Features:
 
 
 class TorchEncoder:
-    """Runs an image encoder with its current weights."""
+    """An image encoder with its current weights, as an ``Encoder``."""
 
-    exporter: ClassVar[str] = "labelwise.train.export_encoder:export_torch_encoder"  # what writes it as an ONNX file
+    exporter: ClassVar[str] = "labelwise.train.export_encoder:export_torch_encoder"  # its ONNX exporter
 
     def __init__(self, image_encoder: "ImageEncoder") -> None:
         image_encoder.check_weights()
         self.network = image_encoder.eval()
-        # in one memory format, since convolutions round otherwise in another one
+        # one memory format: convolutions round differently in another
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.cacheable = image_encoder.frozen  # weights that were trained may never be saved
+        self.cacheable = image_encoder.frozen  # trained weights may never be saved
         self.device = image_encoder.mean.device
         self.name = type(image_encoder.backbone).__name__
         self.shape, self.fit = image_encoder.shape, image_encoder.view.fit
         self.window = image_encoder.view.window(*self.shape[1:]) if len(self.shape) == 3 else (slice(None), slice(None))
         self.width = image_encoder.width
         self.batch = CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
-        self.exported: tuple[str, OnnxEncoder] | None = None  # with the id that it had then
+        self.exported: tuple[str, OnnxEncoder] | None = None  # with the id of that time
         self._half = _Replayed(image_encoder.backbone) if self.device.type == "cuda" else None
 
     @cached_property
@@ -111,7 +111,7 @@ class TorchEncoder:
 
     @property
     def id(self) -> str:
-        """The digest of its weights and of how images are seen."""
+        """The digest of its weights and its view."""
         view = self.network.view
         description = (self.name, self.shape, view.size, view.crop, view.mirror, self.network.untrained)
         state = self.network.state_dict().items()
@@ -130,7 +130,7 @@ class TorchEncoder:
         return self._run(images, self._features)
 
     def locate(self, images: Array) -> tuple[Rows, Rows]:
-        """Return features ``[n, d]`` and the maps ``[n, d, h, w]`` that they are pooled from, those of mirror images turned back."""
+        """Return features ``[n, d]`` and their maps ``[n, d, h, w]``, those of mirror images flipped back."""
         return self(images), self._run(images, self._maps)
 
     def _run(self, images: Array, network: Network) -> Rows:
@@ -161,7 +161,7 @@ class TorchEncoder:
 
 
 def has_maps(encoder: "ImageEncoder") -> bool:
-    """Return whether the features of an image encoder are pooled from maps, one from each."""
+    """Return whether each feature of an image encoder is pooled from one map."""
     if len(encoder.shape) != 3:
         return False
     image = torch.zeros(1, *encoder.shape, device=encoder.mean.device)
@@ -174,7 +174,7 @@ def has_maps(encoder: "ImageEncoder") -> bool:
 
 
 def projected_maps(encoder: "ImageEncoder", maps: Tensor) -> Tensor:
-    """Return the maps ``[n, d, h, w]`` of what follows the backbone, from the maps of the backbone."""
+    """Return the final maps ``[n, d, h, w]`` from the backbone's maps."""
     layer = encoder.project
     if encoder.untrained or not isinstance(layer, nn.Linear):
         return maps
@@ -182,7 +182,7 @@ def projected_maps(encoder: "ImageEncoder", maps: Tensor) -> Tensor:
 
 
 class _OneThread:
-    """torch computes on one thread while anyone is inside; what was set before comes back when the last one leaves."""
+    """While any thread is inside, torch uses one thread; the last one to leave restores the setting."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._before = Lock(), 0, 1
@@ -207,7 +207,7 @@ _ONE_THREAD: Any = _OneThread()
 
 
 class _Replayed:
-    """A network on a GPU in half precision, recorded for each number of images that comes again.
+    """A network on a GPU in half precision, recorded per repeated batch size.
 
     float16 keeps as many digits as convolutions there take of float32 anyway (TF32), and eight times as fine as bfloat16. Where the
     network leaves its range, the network itself answers in float32.
@@ -218,10 +218,10 @@ class _Replayed:
         self._half, self._warned = deepcopy(backbone).half(), False
         for part in self._half.modules():
             if isinstance(part, BATCH_NORMS):
-                part.float()  # their statistics may leave the range
+                part.float()  # these statistics may overflow
         self._calls: Counter[int] = Counter()
         self._tapes: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None] = {}
-        self._lock = Lock()  # a recording has one place for images
+        self._lock = Lock()  # a recording has one input buffer
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return features ``[n, d]``."""
@@ -249,7 +249,7 @@ class _Replayed:
         return features
 
     def _record(self, images: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None:
-        """Return a recording, where it finds images and where it leaves features; None where there is no memory for it."""
+        """Return a recording with its input and output, or None without enough memory."""
         inputs = images.clone()
         try:
             graph, features = record(lambda: self._half(inputs), images.device)

@@ -10,8 +10,8 @@ from labelwise.support.errors import StoreError, listing
 from labelwise.support.files import BROKEN, check_size, regular_path
 
 Normalisation = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel
-IMAGENET: Final[Normalisation] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what torchvision's weights expect
-HEADS = ("fc.", "classifier.")  # entries of a classification head in a file of weights
+IMAGENET: Final[Normalisation] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # expected by torchvision's weights
+HEADS = ("fc.", "classifier.")  # classification layers in weight files
 PICKLED = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".tar")
 
 
@@ -40,7 +40,7 @@ def load_weights(backbone: nn.Module, path: str | Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file by name; pickled files are refused, never opened."""
+    """Return the tensors of a safetensors file by name; pickles are refused unopened."""
     if path.suffix.lower() in PICKLED:
         raise StoreError(
             f'"{path}" is a pickled file, which can run code when it is opened. If you trust it, convert it once: '
