@@ -1,5 +1,6 @@
 """What a person types first in Python: lw.fit, lw.load, lw.evaluate, lw.report, and the verbs of a classifier."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def test_a_folder_is_fitted_and_answers(classifier: lw.Classifier, photos: Path)
     assert list(classifier.predict(files(photos))) == names(photos)
 
 
-@pytest.mark.parametrize("form", ["str", "dataset", "paths", "arrays", "images"])
+@pytest.mark.parametrize("form", ["str", "dataset", "paths", "arrays", "images", "generators", "open files"])
 def test_data_may_come_in_any_form(photos: Path, form: str) -> None:
     images = [Image.open(file).convert("RGB") for file in files(photos)]
     data = {
@@ -57,6 +58,8 @@ def test_data_may_come_in_any_form(photos: Path, form: str) -> None:
         "paths": (files(photos), names(photos)),
         "arrays": (np.stack([np.asarray(image) for image in images]), np.array(names(photos))),
         "images": (images, names(photos)),
+        "generators": ((file for file in files(photos)), (name for name in names(photos))),
+        "open files": ([io.BytesIO(file.read_bytes()) for file in files(photos)], names(photos)),
     }[form]
     fitted = lw.fit(data)
     assert list(fitted.predict(images[::PER_LABEL])) == names(photos)[::PER_LABEL]
@@ -86,6 +89,11 @@ def test_data_that_is_none_is_told_what_would_work() -> None:
         lw.fit(3)
     with pytest.raises(DataError, match="2 images but 3"):
         lw.fit((np.zeros((2, 8, 8, 3), np.uint8), ["a", "b", "c"]))
+    x = np.random.default_rng(0).random((4, 6))
+    for blank in (None, float("nan")):
+        with pytest.raises(UsageError, match=r"1 of 4 images have no label .* in row 2"):
+            lw.fit((x, ["a", "b", blank, "a"]))
+    assert lw.fit((x, [True, False, True, False])).labels.names == ("False", "True")
 
 
 def test_a_call_that_cannot_work_names_one_that_does(classifier: lw.Classifier, photos: Path) -> None:
@@ -97,6 +105,10 @@ def test_a_call_that_cannot_work_names_one_that_does(classifier: lw.Classifier, 
         lw.fit((files(photos), ["red"] * len(files(photos))))
     with pytest.raises(UsageError, match=r"lw\.fit\(\(images, labels\)\)"):
         lw.fit(files(photos), names(photos))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="classifier comes first"):
+        lw.classify(files(photos), classifier)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"images\[\.\.\., :3\]"):
+        lw.fit((np.zeros((4, 8, 8, 4), np.uint8), list("abab")), encoder={"frozen": True})
 
 
 def test_several_labels_of_an_image_are_named(photos: Path) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from labelwise.core.classifier import Classifier
 from labelwise.core.load import load
+from labelwise.core.scores import Scores
 from labelwise.encoders.choose import encoder_name
 from labelwise.encoders.encode import encode
 from labelwise.encoders.registry import open_encoder
@@ -45,6 +46,13 @@ def open_on(folder: str | Path, device: str = "auto") -> Classifier:
     return on_device(classifier, device)
 
 
+def _scores(classifier: Classifier, images: ImagesLike) -> Scores:
+    """Return the scores of images, or raise an error if the classifier is none."""
+    if not isinstance(classifier, Classifier):
+        raise UsageError(f"The classifier comes first, then the images; given {type(classifier).__name__}.")
+    return classifier.scores(images)
+
+
 def classify(
     classifier: Classifier,
     images: ImagesLike,
@@ -54,7 +62,7 @@ def classify(
     max_error: float | None = None,
 ) -> list[classify_task.Prediction]:
     """Return the label of each image or "unknown", with the ``top`` labels and their probabilities; see ``tasks.classify``."""
-    return classify_task.classify(classifier.scores(images), top=top, coverage=coverage, max_error=max_error)
+    return classify_task.classify(_scores(classifier, images), top=top, coverage=coverage, max_error=max_error)
 
 
 def restrict(classifier: Classifier, occurring: str | Path | Mapping[str, float] | Sequence[str]) -> Classifier:
@@ -102,14 +110,14 @@ def ask(
 
 def outliers(classifier: Classifier, images: ImagesLike) -> list[outliers_task.Outlier]:
     """Return the outlier score of each image, and whether it is unknown."""
-    return outliers_task.outliers(classifier.scores(images))
+    return outliers_task.outliers(_scores(classifier, images))
 
 
 def explain(
     classifier: Classifier, image: ImagesLike, label: str | None = None, *, against: str | None = None
 ) -> explain_task.Explanation:
     """Return the heat map of an image for a label, by default the best one, optionally in contrast to another."""
-    return explain_task.explain(classifier.scores(image), label, against)
+    return explain_task.explain(_scores(classifier, image), label, against)
 
 
 def rank(
@@ -117,7 +125,7 @@ def rank(
 ) -> list[rank_task.Ranked]:
     """Rank images on ordered labels, from lowest to highest; see ``tasks.rank``."""
     rank_task.level_columns(classifier, order)
-    return rank_task.rank(classifier.scores(images), order=order, coverage=coverage)
+    return rank_task.rank(_scores(classifier, images), order=order, coverage=coverage)
 
 
 def verify(
@@ -125,14 +133,14 @@ def verify(
 ) -> list[verify_task.Verification]:
     """Return whether the images of each pair show the same label, known or not; see ``tasks.verify``."""
     verify_task.check_verifier(classifier, by)
-    return verify_task.verify(classifier.scores(first), classifier.scores(second), by=by)
+    return verify_task.verify(_scores(classifier, first), _scores(classifier, second), by=by)
 
 
 def fit_verification(
     classifier: Classifier, split: Split, rule: verify_task.Rule = "eer", *, by: By = "similarity", seed: int = 0
 ) -> Classifier:
     """Return the classifier with a threshold for pairs, fitted on held-out labelled images; see ``tasks.verify``."""
-    return verify_task.fit_verifier(classifier.scores(split.images), split.targets, rule, by=by, seed=seed)
+    return verify_task.fit_verifier(_scores(classifier, split.images), split.targets, rule, by=by, seed=seed)
 
 
 def retrieve(  # noqa: PLR0913 - each may be chosen
@@ -149,7 +157,7 @@ def retrieve(  # noqa: PLR0913 - each may be chosen
     """Return the k images of a gallery most similar to each query, best first; see ``tasks.retrieve``."""
     gallery = _as_gallery(classifier, gallery)
     return retrieve_task.retrieve(
-        classifier.scores(query), gallery, k, by=by, candidates=candidates, approximate=approximate, where=where
+        _scores(classifier, query), gallery, k, by=by, candidates=candidates, approximate=approximate, where=where
     )
 
 
@@ -187,7 +195,7 @@ def teach(
     if os.sep in name and Path(name).exists():
         raise UsageError(f'The label comes first, then its images: teach("owl", images); given the path "{name}".')
     label_name(name)
-    scores = None if examples is None else classifier.scores(examples)
+    scores = None if examples is None else _scores(classifier, examples)
     return teach_task.teach(classifier, name, examples=scores, texts=texts, vector=vector, parent=parent)
 
 
@@ -198,4 +206,4 @@ def forget(classifier: Classifier, name: str) -> Classifier:
 
 def calibrate(classifier: Classifier, images: ImagesLike, targets: ArrayLike, *, keep: float = 0.95) -> Classifier:
     """Return the classifier with probabilities and outlier rule fitted on held-out images; see ``tasks.calibrate``."""
-    return calibrate_task.calibrate(classifier.scores(images), targets, keep=keep)
+    return calibrate_task.calibrate(_scores(classifier, images), targets, keep=keep)

@@ -247,7 +247,7 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
         return from_datasets(data, seed)
     if not (isinstance(data, tuple) and len(data) == 2):
         raise UsageError(
-            f"Data must be a path, a Dataset, or images and their labels; given {type(data).__name__}: {data!r:.80}. {WAYS}"
+            f"Data must be a path, a Dataset, or images and their labels; given {type(data).__name__}. {_way(data)}"
         )
     images, rows = as_images(data[0]), rows_of(data[1])
     if len(images) != len(rows.targets):
@@ -262,6 +262,13 @@ def as_dataset(data: Any, seed: int = 0, next_frame: Frame | None = None) -> Dat
         own_splits=False,
         own_images=files,
     )
+
+
+def _way(data: Any) -> str:
+    """Return the call that would work."""
+    if hasattr(data, "columns"):
+        return 'Try lw.fit((table["path"], table["label"])), with the names of its columns.'
+    return WAYS
 
 
 def rows_of(labels: Any) -> Rows:

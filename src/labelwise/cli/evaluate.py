@@ -71,7 +71,7 @@ def _lines(figures: "Figures") -> list[RenderableType]:
     if figures.unknown_set is not None:
         lines.append(one_line(f"As unknown: {figures.unknown_set.words}"))
     for table in tables(figures):
-        lines += [plain_table(*table.heads, title=table.title or None, rows=table.rows), *table.notes, ""]
+        lines += [*filter(None, [table.title]), plain_table(*table.heads, rows=table.rows), *table.notes, ""]
     return lines
 
 

@@ -30,10 +30,12 @@ def outcome(classifier: "Classifier", folder: Path, home: str) -> Iterator[Rende
     estimated = summary.get("leave_one_out") or summary.get("validation")
     circular = CIRCULAR.get(summary.get("labels_by", ""))
     if estimated:
-        basis = "leave-one-out on" if "leave_one_out" in summary else "answers to"
-        yield estimate_line(
-            estimated, basis, "training images" if "leave_one_out" in summary else "validation images", circular
-        )
+        basis, images = "answers to", "validation images"
+        if "leave_one_out" in summary:
+            basis, images = "leave-one-out on", "training images"
+            if copies := training_summary.get("copies"):
+                images += f" ({copies} more are copies)"
+        yield estimate_line(estimated, basis, images, circular)
         if not circular:
             yield from _lookalike_lines(estimated)
         yield _baseline_line(estimated)

@@ -47,7 +47,7 @@ from labelwise.support.text import COMPARE, GENERATE, LEARN, LOCATE, WHITEN
 
 RESUME = {
     "reproduce": " Run the same command again to continue.",
-    "fit": " Continue training with the same command and --resume.",
+    "fit": " Run the same command again: encoded images are kept, and training goes on with --resume.",
     "pretrain": " Continue training with the same command and --resume.",
 }
 VERBS: dict[str, tuple[Callable[..., None], ...]] = {  # by group, in the order of --help

@@ -234,7 +234,12 @@ class Classifier:
         >>> classifier.with_thresholds({classifier.labels.names[0]: 0.8}).thresholds
         {'blob 0': 0.8}
         """
-        return replace(self, thresholds=check_thresholds(thresholds, self.labels))
+        return replace(
+            self,
+            thresholds=check_thresholds(
+                {self.labels.meant(name): value for name, value in thresholds.items()}, self.labels
+            ),
+        )
 
     def remove(self, name: str) -> Self:
         """Return the classifier without one label; the other scores stay the same."""

@@ -236,7 +236,8 @@ def _published(name: str, shape: tuple[int, ...] | None, view: View) -> OnnxEnco
     if shape is None:
         shape = (3, view.side(size), view.side(size))
     if len(shape) != 3 or shape[0] not in (1, 3):
-        raise UsageError(f'"{name}" takes grey or colour images; given {list(shape)}.')
+        alpha = " Of red, green, blue and opacity, give the first three: images[..., :3]." if shape[:1] == (4,) else ""
+        raise UsageError(f'"{name}" takes grey or colour images; given {list(shape)}.{alpha}')
     card = Card(
         name=name, shape=shape, maps="maps", fit=view.fit, crop=view.crop, mirror=view.mirror,
         licence="Apache-2.0", source="https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite",

@@ -94,6 +94,7 @@ def fit_closed_form(data: Dataset, method: Discriminant, run: Run, network: Froz
         examples=KnownExamples.of(labels.names, embeddings, train.targets, train.weights),
     )
     summary: dict[str, Any] = {"data": data.name, "images": len(every_image), "skipped": len(data.skipped)}
+    summary |= {"copies": len(every_image) - len(train)} if len(train) < len(every_image) else {}
     summary |= {
         "seconds": round(time.monotonic() - began, 1),
         "device": _device(encoder),

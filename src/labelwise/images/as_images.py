@@ -1,5 +1,6 @@
 """Convert user input to ``Images``: paths, folders, file contents, PIL images, arrays, tensors, table columns."""
 
+import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -43,7 +44,7 @@ class Uploads(StoredImages):
 
 
 def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
-    """Convert a path, a folder, a shard, the content of a file, a PIL image, an array, or several of these to images.
+    """Convert a path, a folder, a shard, an open file or its content, a PIL image, an array, or several of these to images.
 
     Arrays (and tensors of torch) hold bytes, or floats in [0, 1], ``[h, w, c]`` or ``[c, h, w]``, with or without a first axis for
     many. If this is ambiguous, they are read as images of ``shape`` if possible; else arrays have channels last, tensors
@@ -57,13 +58,15 @@ def as_images(images: ImagesLike, shape: tuple[int, ...] = ()) -> Images:
         return _path_images([images])
     if isinstance(images, bytes | Image.Image):
         return Uploads([images])
+    if isinstance(images, io.BufferedIOBase):
+        return Uploads([images.read()])
     if _is_tensor(images):
         return _arrays(images.detach().cpu().numpy(), shape, last=False)
     if isinstance(images, np.ndarray) and images.dtype.kind != "O" and not _are_paths(images):
         return _arrays(images, shape, last=True)
     if is_dataset(images):
         return dataset_images(images)
-    if not isinstance(images, Iterable):
+    if not isinstance(images, Iterable) or isinstance(images, io.IOBase):
         hint = ' Take the images of one split: data.split("test").images.' if hasattr(images, "splits") else ""
         raise UsageError(
             f"An image is a path, bytes, a PIL image, an array or a tensor; given {type(images).__name__}: {images!r:.80}.{hint}"

@@ -191,9 +191,21 @@ def test_tables_without_labels(tmp_path: Path) -> None:
     assert data.labels.names == (UNLABELLED,)
     assert sum(sizes(data).values()) == 12
     assert {int(t) for split in data.splits.values() for t in split.targets} == {-1}
-    (tmp_path / "birds.csv").write_text(text.replace("text", "species"), encoding="utf-8")
-    with pytest.raises(DataError, match=r'no column "label". Its columns: path, species. Rename .* remove .* species'):
+    (tmp_path / "birds.csv").write_text(text.replace("text", "weather"), encoding="utf-8")
+    with pytest.raises(DataError, match=r'no column "label". Its columns: path, weather. Rename .* remove .* weather'):
         table(tmp_path / "birds.csv")
+
+
+def test_the_column_of_labels_may_have_another_usual_name(tmp_path: Path) -> None:
+    text = "Filename,Species,Observer\n" + "".join(
+        f"pictures/{name}/{i}.png,{name},Ann\n" for name in "ab" for i in range(6)
+    )
+    assert table(listed(tmp_path, text), size=4).labels.names == ("a", "b")
+    (tmp_path / "birds.csv").write_text(text.replace("Observer", "Class"), encoding="utf-8")
+    with pytest.raises(DataError, match=r'no column "label"'):
+        table(tmp_path / "birds.csv")
+    (tmp_path / "birds.csv").write_text(text.replace("Observer", "Label").replace("0.png,a,Ann", "0.png,a,Bo"), "utf-8")
+    assert table(tmp_path / "birds.csv", size=4).labels.names == ("Ann", "Bo"), "a column of that very name is the one"
 
 
 def test_paths_stay_in_the_folder_of_the_table(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float32]
 
 _ONE_OF_EACH = ("path", "label", "labels", "split", "domain", "group", "sample_weight", "source")
 _PATHS = ("file", "filename", "filepath", "image", "photo", "picture")  # accepted names of the column "path"
+_LABELS = ("category", "class", "species", "target")  # accepted names of the column "label"
 _TEXT = re.compile(r"text(?:_([0-9]+))?")
 _NUMBERED = re.compile(r"(f|feature_)([0-9]{1,9})")
 
@@ -57,9 +58,8 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> T
     A table ``beside`` (next to) an array of features needs neither images nor features of its own.
     """
     names = tuple(name.strip().casefold() for name in columns)
-    spelt = [name for name in names if name in ("path", *_PATHS)]
-    if len(spelt) == 1 and not (beside or {"file", "split"} <= set(names) or any(map(_is_feature, names))):
-        names = tuple("path" if name == spelt[0] else name for name in names)
+    if not (beside or {"file", "split"} <= set(names) or any(map(_is_feature, names))):
+        names = _usual(_usual(names, "path", _PATHS), "label", _LABELS, "labels")
     known_columns = [name for name in names if name in _ONE_OF_EACH or _TEXT.fullmatch(name)]
     features = () if "path" in names or beside else _feature_positions(names, file)
     counts, positions = Counter(names), {name: i for i, name in reversed([*enumerate(names)])}
@@ -92,6 +92,12 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> T
     return TableHeader(
         names=names, cells={name: positions[name] for name in sorted(known_columns, key=_rank)}, features=features
     )
+
+
+def _usual(names: tuple[str, ...], usual: str, others: tuple[str, ...], *alike: str) -> tuple[str, ...]:
+    """Return the names of columns with the usual one in place of another for the same, if just one of them is there."""
+    spelt = [name for name in names if name in (usual, *alike, *others)]
+    return tuple(usual if name in others and len(spelt) == 1 else name for name in names)
 
 
 def _rank(name: str) -> tuple[int, str]:

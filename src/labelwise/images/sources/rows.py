@@ -1,5 +1,6 @@
 """The common output of sources: rows of a table in blocks, and targets from label names, numbers or masks."""
 
+import math
 import os
 import threading
 import unicodedata
@@ -92,17 +93,36 @@ def named_rows(labels: Sequence[str | None], several: Sequence[tuple[str, ...]] 
 
 
 def as_labels(labels: Targets) -> Array:
-    """Return labels ``[n]`` as integers or text, or ``[n, k]`` as bools."""
-    values: Array = np.asarray(labels)
+    """Return labels ``[n]`` as integers or text, or ``[n, k]`` as bools; bools ``[n]`` become text."""
+    given: Any = labels if hasattr(labels, "__len__") else list(labels)  # type: ignore[arg-type] # a generator
+    _check_all_labelled(given)
+    values: Array = np.asarray(given)
     if values.dtype.kind == "O" and all(isinstance(value, str) for value in values.flat):
         values = values.astype(np.str_)
+    if values.ndim == 1 and values.dtype.kind == "b":
+        values = values.astype(np.str_)
     several = values.ndim == 2 and values.dtype.kind == "b" and values.shape[1] > 0
-    if not len(values) or not (several or (values.ndim == 1 and values.dtype.kind in "iuU")):
+    if not values.size or not (several or (values.ndim == 1 and values.dtype.kind in "iuU")):
         raise UsageError(
             f"Labels must be whole numbers or names, one for each image; given {values.dtype} {list(values.shape)}. Where "
             "several may be true of an image, they are yes and no (bool) to each, [n, labels]."
         )
     return values
+
+
+def _check_all_labelled(labels: Any) -> None:
+    """Raise an error if some images have no label: None, NaN, or what pandas has in their place."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind not in "fO":
+        return
+    blank = [row for row, value in enumerate(labels) if _is_missing(value)]
+    if blank:
+        raise UsageError(
+            f"{len(blank)} of {len(labels)} images have no label (None or NaN), the first in row {blank[0]}. Leave these images out."
+        )
+
+
+def _is_missing(value: object) -> bool:
+    return type(value).__name__ in ("NoneType", "NAType", "NaTType") or (isinstance(value, float) and math.isnan(value))
 
 
 def label_rows(values: Array, names: Sequence[str] | None) -> Rows:
