@@ -86,7 +86,8 @@ def test_a_group_left_out_is_a_refit_without_it(weighted: bool) -> None:
 
 
 def test_of_many_images_some_are_centres(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CENTRES", 40)
+    monkeypatch.setattr(module, "MOST_CENTRES", 200)
+    monkeypatch.setattr(module, "SOME_CENTRES", 40)
     monkeypatch.setattr(module, "MOST_TRIED", 30)
     classifier = classifier_of(240)
     kernel = kernel_of(classifier)

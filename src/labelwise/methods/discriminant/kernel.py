@@ -32,7 +32,8 @@ from labelwise.methods.discriminant.leave_one_out import Floats, Ints
 from labelwise.support.errors import StoreError
 from labelwise.support.rows import draw_rows
 
-MOST_CENTRES = 1_500  # the time of their decomposition grows with their cube
+MOST_CENTRES = 3_000  # the time of their decomposition grows with their cube; up to here every training image is one
+SOME_CENTRES = 1_500  # of more images, which takes two decompositions
 MOST_WEIGHTS = 2**22  # with more labels times centres there is no second opinion
 MOST_TRIED = 500  # images to choose the width
 MOST_JOINED = 1_000  # images to choose the share
@@ -134,9 +135,10 @@ class KernelFit:
 def fit_kernel(embeddings: Floats, targets: Ints, k: int, groups: Ints, row_weights: Floats) -> KernelFit | None:
     """Return the kernel regression of embeddings ``[n, d]`` of unit length; None where it would have too many weights."""
     n = len(embeddings)
-    if k * min(n, MOST_CENTRES) > MOST_WEIGHTS or len(np.unique(groups)) < 2:
+    most = n if n <= MOST_CENTRES and k * n <= MOST_WEIGHTS else SOME_CENTRES
+    if k * min(n, most) > MOST_WEIGHTS or len(np.unique(groups)) < 2:
         return None
-    some, centres = draw_rows(n, MOST_TRIED), draw_rows(n, MOST_CENTRES)
+    some, centres = draw_rows(n, MOST_TRIED), draw_rows(n, most)
     usual = max(float(1 - (embeddings[some].mean(0) ** 2).sum()), 1e-6)
     trial = _Regression(embeddings[some], targets[some], k, groups[some], row_weights[some])
     width = min((trial.solve(trial.embeddings, share * usual)[0], share * usual) for share in WIDTHS)[1]
