@@ -137,3 +137,5 @@ def test_an_odd_image_and_an_ambiguous_one_are_listed(clean: Path, tmp_path: Pat
     found = {Path(one.file).name: one for one in lw.suspects(root) if one.reason in ("odd", "label")}
     assert "odd.png" in found
     assert not found["odd.png"].doubtful or found["odd.png"].reason == "label"
+    for suspect in found.values():
+        assert (suspect.certainty is None) == (suspect.reason == "odd"), "it would be that of its own label"

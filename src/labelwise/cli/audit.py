@@ -104,7 +104,7 @@ def _apply_patch(file: Path, dataset: "lw.data.Dataset", patch: Path) -> None:
 
 def _line(suspect: "Suspect") -> str:
     """Return the line that describes a suspect."""
-    likely = "" if suspect.reason in ("copy", "odd") else f" ({percent(suspect.probability)})"
+    likely = "" if suspect.certainty is None else f" ({percent(suspect.certainty)})"
     return f"{suspect.file}: labelled {suspect.label or 'nothing'}, {suspect.words}{likely}"
 
 

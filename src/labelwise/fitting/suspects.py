@@ -46,6 +46,11 @@ class Suspect:
         return self.reason != "ambiguous" and self.label != (self.other_label if self.other else self.suggested)
 
     @property
+    def certainty(self) -> float | None:
+        """The probability or similarity to show. None of a copy, or of an odd image, which has the probability of its own label."""
+        return None if self.reason in ("copy", "odd") else self.probability
+
+    @property
     def words(self) -> str:
         """The reason, in words."""
         if self.reason in ("ambiguous", "odd"):

@@ -95,7 +95,7 @@ def read_header(columns: Sequence[str], file: str, *, beside: bool = False) -> T
 
 
 def _usual(names: tuple[str, ...], usual: str, others: tuple[str, ...], *alike: str) -> tuple[str, ...]:
-    """Return the names of columns with the usual one in place of another for the same, if just one of them is there."""
+    """Return the names of columns; the only one that means the same as ``usual`` gets that name."""
     spelt = [name for name in names if name in (usual, *alike, *others)]
     return tuple(usual if name in others and len(spelt) == 1 else name for name in names)
 
