@@ -245,8 +245,7 @@ Places = NDArray[np.float64]
 
 def fingerprint(image: NDArray[np.uint8]) -> Print:
     """Return the grey thumbnail of an image ``[c, h, w]``, with mean zero and length one ``[a]``; zeros for uniform grey."""
-    grey = image.sum(0, dtype=np.int64) / np.float64(len(image))
-    flat = area(grey, SIDE, SIDE).ravel()
+    flat = area(image.sum(0, dtype=np.uint32), SIDE, SIDE).ravel() / len(image)
     flat = flat - flat.mean()
     size = float(np.sqrt((flat**2).sum()))
     return np.asarray(flat / size if size > SIDE else flat * 0, np.float32)  # less than a shade of grey on average
@@ -254,10 +253,10 @@ def fingerprint(image: NDArray[np.uint8]) -> Print:
 
 def area(grey: Places, height: int, width: int) -> Places:
     """Resize an image ``[h, w]``: each new pixel is the overlap-weighted mean of the pixels it covers."""
-    sums = np.pad(grey.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
-    (top, bottom), (left, right) = _edges(grey.shape[0], height), _edges(grey.shape[1], width)
-    boxes = sums[bottom][:, right] - sums[top][:, right] - sums[bottom][:, left] + sums[top][:, left]
-    return np.asarray(boxes / ((bottom - top)[:, None] * (right - left)))
+    rows, columns = _edges(grey.shape[0], height), _edges(grey.shape[1], width)
+    strips = np.stack([grey[start:end].sum(0) for start, end in zip(*rows, strict=True)])
+    boxes = np.stack([strips[:, start:end].sum(1) for start, end in zip(*columns, strict=True)], 1)
+    return np.asarray(boxes / np.outer(*(end - start for start, end in (rows, columns))))
 
 
 def _edges(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
