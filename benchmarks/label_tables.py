@@ -64,7 +64,8 @@ def ahead(cells: Cells) -> list[str]:
                 if all(ways.get(one, {}).get(figure) for one in (WAYS[0], way))
             ]
             shown.append(f"{fmean(gaps):+.1f}, {min(gaps):+.1f}" if gaps else "")
-        lines.append(f"| {words} | {' | '.join(shown)} |")
+        if any(shown):
+            lines.append(f"| {words} | {' | '.join(shown)} |")
     return lines
 
 
