@@ -86,6 +86,18 @@ def test_a_folder_may_state_the_scale(tmp_path: Path) -> None:
     assert "usual" in usual.source
 
 
+def test_a_configuration_that_names_the_kind_alone_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As published ONNX folders of MobileCLIP have it: no sizes, no logit_scale."""
+    read_in_python(monkeypatch)
+    folder = copied("clip", tmp_path, "config.json")
+    (folder / "config.json").write_text('{"model_type": "clip"}')
+    plain, full = opened("clip", folder), opened("clip")
+    assert plain.images.shape == full.images.shape
+    texts = ["red", "a photo of blue"]
+    assert np.array_equal(plain.texts.encode(texts), full.texts.encode(texts))
+    assert plain.logits.scale == pytest.approx(100)
+
+
 def test_the_preprocessing_of_the_folder_is_in_the_card_and_the_digest(tmp_path: Path) -> None:
     dinov2 = opened("dinov2").images
     assert (dinov2.shape, dinov2.card.crop, dinov2.fit) == ((3, 20, 20), 16, "crop bicubic")
