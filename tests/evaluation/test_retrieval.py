@@ -44,7 +44,7 @@ def test_figures_of_queries(items: list[tuple[int, int]], chunk: int) -> None:
         table = cosines(np.asarray(embeddings), np.asarray(embeddings)).round(decimals=4)
         patch.setattr(
             retrieval,
-            "all_alike",
+            "similarity_matrix",
             lambda _, a, __, ___: table[[int((np.asarray(embeddings) == x).all(1).argmax()) for x in a]].copy(),
         )
         first, precision = slow(torch.from_numpy(table), targets)

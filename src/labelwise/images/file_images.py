@@ -203,7 +203,7 @@ class StoredImages(Selection):
             memory.keep(row, image)
 
     def _digests_of(self, rows: list[int]) -> list[bytes]:
-        return [content_digest(digest_of_file) for digest_of_file in self.contents(rows)]
+        return [content_digest(content) for content in self.contents(rows)]
 
 
 class FileImages(StoredImages):

@@ -178,7 +178,7 @@ def _rows(job: Job, classifier: "Classifier", files: "Images") -> list[dict[str,
         for row, matches in zip(readable, near, strict=True):
             itself = os.path.realpath(files.ids[row])
             matches_of_others = [asdict(match) for match in matches if match.file != itself][: job.top]
-            rows[row] |= {"matches": [outlier | {"file": as_text(outlier["file"])} for outlier in matches_of_others]}
+            rows[row] |= {"matches": [match | {"file": as_text(match["file"])} for match in matches_of_others]}
     else:
         for row, embedding in zip(readable, scores.embeddings, strict=True):
             rows[row] |= {"embedding": embedding}
