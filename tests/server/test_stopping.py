@@ -1,17 +1,22 @@
 """The moment of a stop: whoever has a connection by then is answered."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
 import time
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
 
 from labelwise.server import running, stopping
+from labelwise.server.middleware import Guard
+from labelwise.server.settings import Service
+from labelwise.support.processes import stop_on_signals
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -61,3 +66,16 @@ def test_a_connection_that_is_accepted_in_the_moment_of_the_stop_is_answered(mon
 
     answers = asyncio.run(stopped(meet))
     assert [one.partition(b"\r\n")[0] for one in answers] == [b"HTTP/1.1 200 OK"] * 20
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_python_drops_stops_a_service_before_it_serves() -> None:
+    """Python drops what is raised in a callback from C, such as those that look for libraries of linear algebra."""
+    service, guard = Service(model=Path("m.lw"), port=0), SimpleNamespace(stopping=False)
+    with running.listening(service) as listener, stop_on_signals() as signals:
+        ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()
+        assert signals.received == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            running.serve_app(cast("Guard", guard), service, listener)
+        with pytest.raises(KeyboardInterrupt):
+            running.Supervisor(service, listener).run()

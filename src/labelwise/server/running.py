@@ -30,6 +30,7 @@ from labelwise.server.middleware import LOG, Guard
 from labelwise.server.settings import Service
 from labelwise.server.stopping import MOMENT, finish, make_no_more_connections
 from labelwise.support.errors import LabelwiseError, StoreError, UsageError
+from labelwise.support.processes import check_signals
 from labelwise.support.text import as_json, visible
 from labelwise.support.writable import create_private_folder, sole_writer
 
@@ -101,6 +102,7 @@ def _serve_one(service: Service, listener: socket.socket, metrics: Metrics, pare
 
 def serve_app(guard: Guard, service: Service, listener: socket.socket, parent: int | None = None) -> None:
     """Serve an application in this process, until a signal or the end of the parent process (a sentinel)."""
+    check_signals()
     config = uvicorn.Config(
         guard,
         http="h11",
@@ -184,6 +186,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Run the workers until a stop signal; a second one ends them."""
+        check_signals()
         for kind in (signal.SIGTERM, signal.SIGINT):
             signal.signal(kind, self._count_signal)
         workers = [Worker(self._start(row), time.monotonic()) for row in range(self.service.workers)]

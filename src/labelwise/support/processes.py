@@ -176,6 +176,14 @@ def stop_on_signals() -> Iterator[SignalHandler]:
         yield handler
 
 
+def check_signals() -> None:
+    """Raise ``KeyboardInterrupt`` if a signal came; Python drops the one that it raised in a callback from C, or while it frees an object."""
+    for kind in SIGNALS:
+        handler = signal.getsignal(kind)
+        if isinstance(handler, SignalHandler):
+            handler.check()
+
+
 def is_interrupt(error: BaseException | None) -> bool:
     """Return whether an error is a ``KeyboardInterrupt``, or came while one was handled: a lock that it hits half-way raises another."""
     return error is not None and (isinstance(error, KeyboardInterrupt) or is_interrupt(error.__context__))
