@@ -4,8 +4,7 @@
 
 A PACK is an .npz file that `labelwise fit` reads; a third of its images, drawn by the seed, is the test set. `fit --tune` comes first. Each plain loop then has as many
 seconds as the whole of that fit took: fused AdamW, a linear layer on pooled features, the same random crops and mirror images, label smoothing, one learning rate cycle to
-the end of its time, bfloat16, channels last, images decoded once and kept on the GPU. It trains on all images, where `fit --tune` sets a tenth aside, and its learning
-rate is the better one by test images, which favours it.
+the end of its time, bfloat16, channels last, images decoded once and kept on the GPU. Its learning rate is the better one by test images, which favours it.
 
 ``--weights``: a .safetensors file of the backbone, of float16 or float32, in place of the installed ones; ``--side`` the side of the images that the network sees.
 """
@@ -33,6 +32,7 @@ from labelwise.images.view import View
 from labelwise.methods import Discriminant, Encoder
 from labelwise.methods.discriminant.tune import Tune
 from labelwise.support.rows import mix
+from labelwise.tasks.calibrate import calibration_errors
 from labelwise.train.augment import Augment
 from labelwise.train.method import Run
 from labelwise.train.pixels import readable_pixels
@@ -87,13 +87,13 @@ def compared(data: Dataset, encoder: Encoder, seed: int, options: argparse.Names
     run = Run(seed=seed, device=options.device, progress=False)
     lw.fit(data, replace(method, tune=Tune(steps=WARM + 2)), run)  # libraries load their kernels, for all that follow
     plain = lw.fit(data, replace(method, tune=None), run)
-    yield {"rival": "closed form", "accuracy": accuracy(plain, test), "images": len(train), "tested": len(test)}
+    yield {"rival": "closed form", **measured(plain, test), "images": len(train), "tested": len(test)}
     began = time.monotonic()
     tuned = lw.fit(data, method, run)
     seconds = time.monotonic() - began
     yield {
         "rival": "fit --tune",
-        "accuracy": accuracy(tuned, test),
+        **measured(tuned, test),
         "seconds": seconds,
         "trials": tuned.origin.summary["tuning"]["trials"],
         "training": tuned.origin.summary["training"],
@@ -104,8 +104,13 @@ def compared(data: Dataset, encoder: Encoder, seed: int, options: argparse.Names
         yield {"rival": f"plain loop, {rate:g}", "accuracy": right, "seconds": seconds, "steps": steps}
 
 
-def accuracy(classifier: lw.Classifier, test: Split) -> float:
-    return float((classifier.scores(test.images).best == test.targets).mean())
+def measured(classifier: lw.Classifier, test: Split) -> dict[str, float]:
+    """Return the accuracy on test images, and the calibration error of the probabilities."""
+    scores = classifier.scores(test.images)
+    return {
+        "accuracy": float((scores.best == test.targets).mean()),
+        "ece": calibration_errors(scores, test.targets)["ece"],
+    }
 
 
 def loop(

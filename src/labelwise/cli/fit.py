@@ -97,7 +97,8 @@ def fit(data: Data, out_folder: Out, *, training: Training, reading: Reading, re
         shutil.rmtree(folder, ignore_errors=True)
     summary = classifier.origin.summary
     is_left_out = "leave_one_out" in summary and not summary.get("labels_by")
-    measurable = reading.names is None and (is_left_out or len(dataset.splits.get("test", ())))
+    is_held_out = len(dataset.splits.get("test", ())) and (dataset.own_splits or "tuning" not in summary)
+    measurable = reading.names is None and (is_left_out or is_held_out)
     command = [data, *_words("--splits", common.splits), *_words("--data-root", common.root)]
     _show(classifier, out_folder, dataset, command if measurable else None)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +17,13 @@ from labelwise.fitting.estimate import estimate_on_validation, merit
 from labelwise.fitting.reading import read_for
 from labelwise.fitting.rebuild import training_state
 from labelwise.fitting.steps import Trained, origin_of, train_on, with_memory
-from labelwise.fitting.tuning import before_tuning
+from labelwise.fitting.tuning import about_trials, before_tuning
 from labelwise.fitting.zero_shot import fit_zero_shot
 from labelwise.images.dataset import Dataset, Split
 from labelwise.images.describe.knowledge import require
 from labelwise.images.split.make import VAL_SHARE, val_share
 from labelwise.methods.discriminant.method import Discriminant
+from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.registry import METHODS
 from labelwise.methods.shared.linear import StartedModel
 from labelwise.support.errors import DataError, UsageError, listing
@@ -45,10 +47,12 @@ def train_classifier(data: Dataset, method: Method, run: Run) -> Classifier:
     with exact(run.exact), process_group(device := choose_device(run.device)):  # one group of processes for all steps
         if isinstance(method, Discriminant) and method.tune is None:
             return fit_closed_form(data, method, run, _frozen_network(data, method, device))
-        data = read_for(method, data, run, device).below_home()  # a classifier goes to other people and places
+        data = read_for(
+            method, train_on_all(data, method), run, device
+        ).below_home()  # a classifier goes to other people and places
         if isinstance(method, Discriminant) and method.tune is not None:
             return _fit_tuned(data, method, run, device)
-        return _fit(train_on_all(data, method), method, run)
+        return _fit(data, method, run)
 
 
 def check_enough(data: Dataset, method: Method) -> None:
@@ -84,27 +88,11 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
         return fit_zero_shot(data, method, run)
     if not method.uses_targets:
         return _fit_unlabelled(data, method, run)
-    if method.leaves_out:
-        data = replace(data, labels=method.describe(data.labels))
     part = training_data(data, run.seed, hold_out=method.holds_out)
     for piece in (piece for piece in method.needs if hasattr(part.labels, piece)):
         require(part.labels, piece, f"Method {method.name}")
     model, summary = train_on(part, data, method, run)
-    training = Trained.of(model)
-    joins = isinstance(training.head, JoinsKnowledge) and training.head.reads_descriptions
-    labels = part.known if joins else part.labels
-    classifier = with_memory(training.bind(labels), training, part.train.images)
-    unseen = np.arange(len(labels)) >= len(part.labels)
-    classifier = replace(
-        classifier, calibration=replace(classifier.calibration, multilabel=data.multilabel, unseen=unseen)
-    )
-    scores, targets = classifier.scores_of(training.embeddings(part.val.images)), part.val.targets
-    if len(part.val):
-        summary |= {"validation_images": len(part.val), **merit(scores, part.val)}
-    classifier = replace(classifier, origin=origin_of(method, part, {"training": summary}, model))
-    calibrated = estimate_on_validation(calibrate(scores.of(classifier), targets), scores, part.val)
-    if not (part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets)):
-        calibrated = fit_verifier(scores.of(calibrated), targets)
+    calibrated = _calibrated(Trained.of(model), part, data, method, summary)
     if len(validation(data)) or not (isinstance(model, StartedModel) and model.started):
         return calibrated
     images = torch.cat([model.prepare(split.images) for split in (part.train, part.val)])
@@ -116,6 +104,27 @@ def _fit(data: Dataset, method: Method, run: Run) -> Classifier:
     )
 
 
+def _calibrated(
+    training: Trained, part: TrainData, data: Dataset, method: Method, summary: dict[str, Any]
+) -> Classifier:
+    """Return the classifier of a trained model, calibrated on validation images; ``summary`` is that of its training."""
+    joins = isinstance(training.head, JoinsKnowledge) and training.head.reads_descriptions
+    labels = part.known if joins else part.labels
+    classifier = with_memory(training.bind(labels), training, part.train.images)
+    unseen = np.arange(len(labels)) >= len(part.labels)
+    classifier = replace(
+        classifier, calibration=replace(classifier.calibration, multilabel=data.multilabel, unseen=unseen)
+    )
+    scores, targets = classifier.scores_of(training.embeddings(part.val.images)), part.val.targets
+    if len(part.val):
+        summary |= {"validation_images": len(part.val), **merit(scores, part.val)}
+    classifier = replace(classifier, origin=origin_of(method, part, {"training": summary}, training.model))
+    calibrated = estimate_on_validation(calibrate(scores.of(classifier), targets), scores, part.val)
+    if part.val.multilabel or len(scores) > MOST_VERIFIED or not can_verify(targets):
+        return calibrated
+    return fit_verifier(scores.of(calibrated), targets)
+
+
 def _frozen_network(data: Dataset, method: Discriminant, device: torch.device) -> FrozenNetwork:
     """Return the frozen encoder of a method."""
     model = method.build(Spec(shape=shape_for(method, data), labels=data.labels, view=method.view)).to(device)
@@ -123,23 +132,39 @@ def _frozen_network(data: Dataset, method: Discriminant, device: torch.device) -
 
 
 def _fit_tuned(data: Dataset, method: Discriminant, run: Run, device: torch.device) -> Classifier:
-    """Return the classifier of the tuned encoder, or of the original one if tuning does not improve validation images."""
+    """Return the classifier of a tuned encoder, or of the original one if tuning does not improve validation images.
+
+    The trial without validation images calibrates the final classifier, which all images trained.
+    """
     if data.features:
         raise UsageError(
             f'Tuning trains an encoder of images, and "{data.name}" holds features. Leave out --tune (tune).'
         )
+    data = replace(data, labels=method.describe(data.labels))
     if run.tell is not None:
         for line in before_tuning(device.type, len(data.split("train")) / max(1, len(data.labels))):
             run.tell(line)
-    trained = _fit(data, method, run)
-    tuning = trained.origin.summary["tuning"]
-    if tuning["rate"] is not None:
-        return trained
-    plain = replace(method, tune=None)
-    closed_form = fit_closed_form(data, plain, run, _frozen_network(data, plain, device))
-    return replace(
-        closed_form, origin=replace(closed_form.origin, summary={**closed_form.origin.summary, "tuning": tuning})
+    part = training_data(data, run.seed)
+    model, summary = train_on(part, data, method, run)
+    assert isinstance(model, DiscriminantModel)
+    tuning = about_trials(model.trials)
+    if model.rehearsal is None:
+        plain = replace(method, tune=None)
+        closed_form = fit_closed_form(data, plain, run, _frozen_network(data, plain, device))
+        return replace(
+            closed_form, origin=replace(closed_form.origin, summary={**closed_form.origin.summary, "tuning": tuning})
+        )
+    training = Trained.of(model)
+    trial = replace(training, head=model.rehearsal.head)
+    summary["images"] += len(part.val)
+    calibrated = _calibrated(trial, model.rehearsal.data, data, method, summary)
+    classifier = replace(
+        calibrated,
+        head=training.head,
+        label_embeddings=training.head.embed_labels(calibrated.labels),
+        familiarity=replace(calibrated.familiarity, memory=None, targets=None),
     )
+    return with_memory(classifier, training, torch.cat([part.train.images, part.val.images]))
 
 
 def _fit_unlabelled(data: Dataset, method: Method, run: Run) -> Classifier:

@@ -84,8 +84,6 @@ def _seed(device: torch.device, seed: int) -> None:
 
 
 def _out_of_patience(stage: Stage, progress: RunProgress) -> bool:
-    if progress.merit == -math.inf:
-        return True
     if not stage.keeps_best:
         return stage.patience is not None and progress.best_epoch < 0 and progress.epoch >= stage.patience
     return (

@@ -29,7 +29,7 @@ class Stage:
     schedule: Schedule = field(default_factory=Schedule)
     # the largest gradient norm, or a function that clips the gradients; None is no limit
     clip: float | Callable[[Sequence[nn.Parameter]], None] | None = None
-    # a figure of merit on validation data, larger is better; the best epoch's weights are kept, and -inf ends the stage
+    # a figure of merit on validation data, larger is better; the best epoch's weights are kept
     validate: Callable[[], float] | None = None
     patience: int | None = None  # stop after this many epochs without a better figure
     # False where too few images validate to say which epoch is best: the last weights are kept, and patience ends the stage

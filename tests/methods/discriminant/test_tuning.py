@@ -23,7 +23,7 @@ from labelwise.images.describe.labels import Labels
 from labelwise.methods import Discriminant, Encoder
 from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.discriminant.tune import Tune
-from labelwise.methods.discriminant.tuning import PACE, Passes, TuningLayer
+from labelwise.methods.discriminant.tuning import Passes
 from labelwise.support.errors import Interrupted, UsageError
 from labelwise.train.batches import Draw, Shard, ShuffledBatches
 from labelwise.train.loop import START, train
@@ -118,9 +118,10 @@ def test_validation_images_choose(weights: str, data: Dataset, tuned_model: Disc
     frozen, best = tuned_model.trials
     assert (frozen.rate, best.rate) == (None, 3e-3)
     assert best.likelihood > frozen.likelihood
-    head = tuned_model.export_head()
-    scores = torch.from_numpy(head.score(head.embed(tuned_model.head_features(px(part.val)).numpy()), head.rows))
-    loss = float(torch.nn.functional.cross_entropy(scores, part.val.targets))
+    assert tuned_model.rehearsal is not None
+    head, val = tuned_model.rehearsal.head, tuned_model.rehearsal.data.val
+    scores = torch.from_numpy(head.score(head.embed(val.images.numpy()), head.rows))
+    loss = float(torch.nn.functional.cross_entropy(scores, val.targets))
     assert -loss == pytest.approx(best.likelihood, rel=1e-4)
     wrong = replace(part, val=replace(part.val, targets=(part.val.targets + 1) % LABELS))
     other, _ = train(method(weights), wrong, CPU)
@@ -129,6 +130,27 @@ def test_validation_images_choose(weights: str, data: Dataset, tuned_model: Disc
     none = replace(data, splits={"train": data.split("train")})
     with_test, without = (fit(each, method(weights, steps=3), CPU) for each in (data, none))
     assert with_test.origin.summary["tuning"] == without.origin.summary["tuning"]
+
+
+def test_all_images_train_in_the_end_and_the_trial_calibrates(
+    weights: str, data: Dataset, tuned_model: DiscriminantModel
+) -> None:
+    rehearsal = tuned_model.rehearsal
+    assert rehearsal is not None
+    val = training_data(data, 0).val
+    assert not torch.allclose(rehearsal.data.val.images, tuned_model.head_features(px(val)), atol=1e-2)
+    assert tuned_model.spread(training_data(data, 0).train.images) == pytest.approx(rehearsal.spread, rel=1e-4)
+    whole = replace(data, own_splits=False)
+    tuned = fit(whole, method(weights, steps=20), CPU)
+    about = tuned.origin.summary
+    assert (about["training"]["images"], about["calibration"]["images"]) == (
+        160,
+        about["training"]["validation_images"],
+    )
+    assert tuned.familiarity.memory is not None
+    assert len(tuned.familiarity.memory) == 160
+    assert tuned.origin.train_digests is not None
+    assert len(tuned.origin.train_digests) == 160
 
 
 def test_batch_norms_stay_and_weights_move(weights: str, data: Dataset, tuned_model: DiscriminantModel) -> None:
@@ -140,17 +162,19 @@ def test_batch_norms_stay_and_weights_move(weights: str, data: Dataset, tuned_mo
     assert not any(p.requires_grad for p in tuned_model.encoder.backbone.parameters())
 
 
+@pytest.mark.parametrize("stop", [20, 50])
 def test_a_run_goes_on_where_it_stopped(
-    weights: str, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stop: int, weights: str, data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = method(weights, steps=60)
+    """In the trial, and in the training on all images."""
+    settings = method(weights, steps=30)
     wanted = fit(data, settings, CPU)
     run = replace(CPU, folder=tmp_path / "run", checkpoint_seconds=0.0)
     taken, plain = [0], TrainingStep.take
 
     def stops(self: TrainingStep, draw: Draw, number: int) -> dict[str, Tensor]:
         taken[0] += 1
-        if taken[0] == 40:
+        if taken[0] == stop:
             raise RuntimeError("the power is gone")
         return plain(self, draw, number)
 
@@ -159,26 +183,10 @@ def test_a_run_goes_on_where_it_stopped(
         fit(data, settings, run)
     taken[0] = 100
     result = fit(data, settings, replace(run, resume=True))
-    assert 0 < taken[0] - 100 <= 30, "what was done is not done again"
+    assert taken[0] - 100 == 61 - stop, "what was done is not done again"
     state = model_of(wanted).state_dict()
     for name, value in model_of(result).state_dict().items():
         torch.testing.assert_close(value, state[name], msg=name)
-
-
-def test_training_begins_where_the_closed_form_ends_and_the_layer_moves_faster(weights: str, data: Dataset) -> None:
-    part = training_data(data, 0)
-    model = method(weights).build(part.spec)
-    model.solve_on(part)
-    head = model.export_head()
-    layer = TuningLayer(torch.from_numpy(head.rows))
-    embeddings = torch.from_numpy(head.embed(model.head_features(px(part.val)).numpy()))
-    wanted = torch.from_numpy(head.score(embeddings.numpy(), head.rows))
-    torch.testing.assert_close(layer(embeddings), wanted, rtol=1e-4, atol=1e-4)
-    optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-3, weight_decay=0.0)
-    torch.nn.functional.cross_entropy(layer(embeddings), part.val.targets).backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-    moved = (PACE * layer.weight.detach() - torch.from_numpy(head.rows[:, :-1])).abs().max()
-    assert float(moved) == pytest.approx(PACE * 1e-3, rel=1e-3)
 
 
 def test_what_speaks_against_it_is_told_before(weights: str, data: Dataset) -> None:
@@ -228,7 +236,7 @@ def test_a_rate_that_does_not_help_is_followed_by_the_next(weights: str, data: D
     model, _ = train(method(weights, rates=(30.0, 3e-3), steps=80), part, CPU)
     assert isinstance(model, DiscriminantModel)
     frozen, spoilt, tuned = model.trials
-    assert spoilt.steps <= 40 < 80 == tuned.steps, "an encoder that collapses is not trained to the end"
+    assert spoilt.steps == tuned.steps == 80
     assert spoilt.likelihood < frozen.likelihood < tuned.likelihood
     again, _ = train(method(weights, rates=(3e-3, 30.0), steps=80), part, CPU)
     assert isinstance(again, DiscriminantModel)
@@ -248,19 +256,19 @@ def test_the_clock_ends_training_and_the_learning_rate_comes_down_in_time(
         return take(self, draw, number)
 
     monkeypatch.setattr(TrainingStep, "take", slowly)
-    for module in ("train.loop", "methods.discriminant.tuning"):
-        monkeypatch.setattr(f"labelwise.{module}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("labelwise.train.loop.time", SimpleNamespace(monotonic=lambda: now[0]))
     model, _ = train(method(weights, steps=None, minutes=40 / 60), part, CPU)
     assert isinstance(model, DiscriminantModel)
     assert len(model.trials) == 2
-    assert len(rates) == pytest.approx(160 + START, abs=1)
+    assert model.trials[1].steps == pytest.approx(80 + START, abs=1), "the other half is for training on all images"
+    assert len(rates) == pytest.approx(160 + 2 * START, abs=2)
+    rates = rates[: model.trials[1].steps]
     assert rates[0] == rates[START - 1] == pytest.approx(3e-3 / 25), "the clock starts when steps go at their pace"
     assert max(rates) == pytest.approx(3e-3, rel=0.02)
     peak = rates.index(max(rates))
-    assert peak == pytest.approx(16 + START, abs=2)
+    assert peak == pytest.approx(8 + START, abs=2)
     assert rates[peak:] == sorted(rates[peak:], reverse=True)
     assert rates[-1] < 0.01 * 3e-3
-    assert model.trials[1].steps == len(rates)
 
 
 def test_batches_go_on_pass_after_pass(data: Dataset) -> None:

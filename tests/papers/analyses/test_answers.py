@@ -16,6 +16,7 @@ from labelwise.methods.discriminant.model import DiscriminantModel
 from labelwise.methods.indicator.method import IndicatorModel
 from labelwise.support.errors import DataError, UsageError
 from labelwise.train.model import Spec
+from labelwise.train.train_data import TensorSplit
 from labelwise_papers.analyses.answers import answer_calibration, draw_calibration, odd_answers, wrong_labels, yes_rates
 from tests.changed import bind_model, changed, made_from, model_of
 from tests.conftest import blobs, quick
@@ -35,7 +36,7 @@ def untrained(name: str, data: Dataset = DATA, seed: int = 0) -> Classifier:
             model.predictor.bias.add_(0.06)
             model.label_encoder.first.bias.add_(0.1)
     if isinstance(model, DiscriminantModel):
-        model.solve(px(data.split("train")), torch.as_tensor(data.split("train").targets))
+        model.solve(TensorSplit.of(data.split("train")))
     bound = bind_model(model, data.labels, method)
     if not bound.label_embeddings.any():  # a closed form that was not solved yet
         bound = changed(

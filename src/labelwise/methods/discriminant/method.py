@@ -88,6 +88,6 @@ class Discriminant(Method):
 
         assert isinstance(model, DiscriminantModel)
         if self.tune is None:
-            model.solve(data.train.images, data.train.targets, data.train.groups)
+            model.solve(data.train)
         else:
             model.trials = yield from tuning_stages(model, data, self.tune)

@@ -13,8 +13,10 @@ class Tune:
     rates: tuple[float, ...] = setting(
         (1e-3, 3e-4, 1e-4), "Learning rates; the next is tried where validation does not improve with one."
     )
-    minutes: float = setting(10.0, "Minutes of training; the learning rate falls to zero in this time.")
-    steps: int | None = setting(None, "Steps of training with each rate; none: until the minutes are over.")
+    minutes: float = setting(10.0, "Minutes of training; half of them for a trial that validation images judge.")
+    steps: int | None = setting(
+        None, "Steps of a trial, and of training on all images; none: until the minutes are over."
+    )
     batch: int = setting(64, "Images of a step, over all processes.")
     weight_decay: float = setting(1e-2, "How fast weights shrink; rarely worth a change.")
     smoothing: float = setting(0.1, "Label smoothing; rarely worth a change.")

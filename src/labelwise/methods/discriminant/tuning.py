@@ -1,67 +1,45 @@
-"""Tune a pretrained encoder by gradients through its closed form; the result is kept only if validation improves.
+"""Tune a pretrained encoder by gradients; the result is kept only if validation improves.
 
-The classifier in closed form is linear in embeddings of unit length. It becomes a linear layer that is trained together with the encoder, so training
-begins where the closed form ends, and at its end the closed form is solved again. The clock ends training, not a number of steps: however fast
-steps are, the learning rate comes down in the minutes there are. Nothing is compiled, and no minute goes into tries that are thrown away.
+The encoder is trained with a linear layer as usual, and the closed form is solved on what it then makes of the images. A trial without the validation
+images says whether that pays, and calibrates; training then goes on with all images. The clock ends training, not a number of steps: however fast
+steps are, the learning rate comes down in the minutes there are.
 """
 
-import math
-import time
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import count, islice
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy
 
-from labelwise.core.arrays import softmax
-from labelwise.core.platt import fit_temperature
-from labelwise.methods.discriminant.model import DiscriminantModel
+from labelwise.methods.discriminant.model import DiscriminantModel, Rehearsal
 from labelwise.methods.discriminant.tune import Trial, Tune
-from labelwise.methods.shared.linear import array
 from labelwise.support.rows import mix
 from labelwise.train.augment import Augment
 from labelwise.train.batches import Batch, Draw, Shard, ShuffledBatches
 from labelwise.train.checkpoint import state_copy
 from labelwise.train.distribution import of_main_process
-from labelwise.train.model import as_float
+from labelwise.train.networks.efficientnet import EfficientNetLite0
 from labelwise.train.optimizers import Optimizer, Schedule
 from labelwise.train.stages import Stage
 from labelwise.train.tensors import BatchRng
 from labelwise.train.train_data import TensorSplit, TrainData
 
-PACE = 3.0  # learning rates of the layer, of the encoder's: embeddings have unit length, so its weights are large
 CROP = (0.4, 1.0)  # share of the area of an image that a random crop covers
-AVERAGE = 0.99  # share that stays of the moving average of weights at a step
+SHRINK = 5 / 7  # side of these crops, of the side that the network sees later: twice as many steps in the same time
 WARMUP = 0.1  # share of the time in which the learning rate rises
-CHECKS = 10  # times that validation images are looked at while it trains with a rate
-PATIENCE = 5  # of these, after which training stops where none was as good as the start
-LEAST = 0.1  # share of the minutes in which another rate may start
-LOST = (
-    0.8,
-    1.0,
-)  # share and amount of the likelihood above chance whose loss shows that the encoder collapsed
 ENDLESS = 2**20  # steps between two looks at the clock
 
 
-class TuningLayer(nn.Module):
-    """The closed form as a linear layer on embeddings ``[n, d]`` of unit length.
+class TuningLayer(nn.Linear):
+    """The layer that the encoder is trained with."""
 
-    Weights are held at a fraction of what they are: a step of Adam is as large as the learning rate, so they move ``PACE`` times as fast.
-    """
+    steps: Tensor  # that its weights were trained for
 
-    steps: Tensor  # that these weights were trained for
-
-    def __init__(self, rows: Tensor) -> None:
-        super().__init__()
-        self.weight, self.bias = nn.Parameter(rows[:, :-1] / PACE), nn.Parameter(rows[:, -1] / PACE)
+    def __init__(self, width: int, labels: int) -> None:
+        super().__init__(width, labels)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, embeddings: Tensor) -> Tensor:
-        """Return scores ``[n, k]``, in single precision."""
-        with torch.autocast(embeddings.device.type, enabled=False):
-            return PACE * linear(embeddings.float(), self.weight, self.bias)
 
 
 class Passes:
@@ -89,33 +67,29 @@ class Passes:
 
 
 def tuning_stages(model: DiscriminantModel, data: TrainData, tune: Tune) -> Generator[Stage, None, tuple[Trial, ...]]:
-    """Yield a stage for each learning rate, and return the trials, the original encoder first; the model ends with the best weights.
+    """Yield a stage for each learning rate until validation improves, then one on all images; return the trials, the original encoder first.
 
-    A stage ends early where the encoder collapses or validation does not improve. The next rate then has the time that is left, from the start.
+    A trial has half of the time that is left, and the stage on all images the rest. It goes on from the trial, whose features and head
+    stay as ``model.rehearsal``.
     """
-    began = time.monotonic()
     trials = [_trial(model, data, None, 0)]
-    start = best = state_copy(model)
-    rows = torch.from_numpy(model.export_head().rows).to(model.device)
+    start, minutes = state_copy(model), tune.minutes
     for rate in tune.rates:
-        left = of_main_process(60 * tune.minutes - (time.monotonic() - began), model.device)
-        done = best is not start if tune.steps else left < LEAST * 60 * tune.minutes
-        if done and len(trials) > 1:
-            break
-        model.load_state_dict(start)
-        layer = TuningLayer(rows)
+        minutes /= 2
+        layer = TuningLayer(model.encoder.code_size, len(data.labels)).to(model.device)
         model.add_module("tuning", layer)
-        model.encoder.tune(True)
-        yield _stage(model, layer, data, tune, rate, left)
-        model.encoder.tune(False)
-        del model.tuning
+        yield from _trained(model, layer, data.train, replace(tune, minutes=minutes), rate)
         trials.append(_trial(model, data, rate, int(layer.steps)))
-        if trials[-1].likelihood > max(trial.likelihood for trial in trials[:-1]):
-            best = state_copy(model)
-    if trials[-1].likelihood < max(trial.likelihood for trial in trials):
-        model.load_state_dict(best)
-        model.encoder.tune(False)
-        model.solve_on(data)
+        if trials[-1].likelihood > trials[0].likelihood:
+            model.rehearsal = Rehearsal.of(model, data)
+            whole = data.train.join(data.val)
+            yield from _trained(model, layer, whole, replace(tune, minutes=minutes), rate)
+            model.solve(whole)
+            model.sharpen(model.rehearsal.spread / model.spread(data.train.images))
+            del model.tuning
+            break
+        del model.tuning
+        model.load_state_dict(start)
     return tuple(trials)
 
 
@@ -125,54 +99,30 @@ def _trial(model: DiscriminantModel, data: TrainData, rate: float | None, steps:
     return Trial(rate=rate, likelihood=likelihood, accuracy=accuracy, steps=steps)
 
 
-def _stage(
-    model: DiscriminantModel, layer: TuningLayer, data: TrainData, tune: Tune, rate: float, seconds: float
-) -> Stage:
-    """Return the stage that trains the encoder together with the layer."""
-    length = math.ceil(tune.steps / CHECKS) if tune.steps else ENDLESS
-    shuffled = ShuffledBatches(split=data.train, size=tune.batch, augment=Augment(scale=CROP, flip=tune.flip))
-    batches = Passes(shuffled, length, layer.steps)
-    chance = -math.log(len(data.labels))
+def _trained(
+    model: DiscriminantModel, layer: TuningLayer, split: TensorSplit, tune: Tune, rate: float
+) -> Generator[Stage, None, None]:
+    """Yield the stage that trains the encoder together with its layer."""
+    encoder = model.encoder
+    encoder.tune(True)
+    seen = encoder.view.seen(split.shape)[1:]
+    small = max(1, round(SHRINK * seen[0])) if isinstance(encoder.backbone, EfficientNetLite0) else None
+    augment = Augment(scale=CROP, flip=tune.flip, size=small)
 
     def loss(batch: Batch) -> dict[str, Tensor]:
-        scores: Tensor = layer(model.finish(model.encoder(batch.images).float()))
-        return {"choice": cross_entropy(scores, batch.targets, label_smoothing=tune.smoothing)}
+        scores: Tensor = layer(encoder.as_they_come(batch.images) if small else encoder(batch.images))
+        return {"choice": cross_entropy(scores.float(), batch.targets, label_smoothing=tune.smoothing)}
 
-    begin = _likelihood(model, layer, data.val, tune.batch)
-
-    def validate() -> float:
-        likelihood = _likelihood(model, layer, data.val, tune.batch)
-        collapsed = begin - likelihood > max(LOST[0] * (begin - chance), LOST[1])
-        return -math.inf if collapsed else likelihood
-
-    return Stage(
+    yield Stage(
         name=f"tune {rate:g}",
         loss=loss,
         parameters=tuple(p for p in model.parameters() if p.requires_grad),
-        batches=batches,
-        epochs=math.ceil(tune.steps / length) if tune.steps else CHECKS,
-        seconds=None if tune.steps else max(seconds, 1.0),
+        batches=Passes(
+            ShuffledBatches(split=split, size=tune.batch, augment=augment), tune.steps or ENDLESS, layer.steps
+        ),
+        epochs=1,
+        seconds=None if tune.steps else 60 * tune.minutes,
         optimizer=Optimizer(name="adamw", lr=rate, weight_decay=tune.weight_decay),
         schedule=Schedule(name="onecycle", warmup=WARMUP),
-        average=AVERAGE,
-        validate=validate,
-        begins_well=True,
-        patience=PATIENCE,
-        keeps_best=False,
     )
-
-
-@torch.no_grad()
-def _likelihood(model: DiscriminantModel, layer: TuningLayer, split: TensorSplit, batch: int) -> float:
-    """Return the mean log-likelihood of validation images by the layer, as sure as suits them best.
-
-    The first images fill the last batch: a GPU takes seconds to choose kernels for another number of images.
-    """
-    model.eval()
-    rows = torch.arange(-(-len(split) // batch) * batch, device=split.images.device) % len(split)
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=model.device.type == "cuda"):
-        pieces = (as_float(split.images[some].to(model.device)) for some in torch.split(rows, batch))
-        scores = array(torch.cat([layer(model.finish(model.encoder(each).float())) for each in pieces]))[: len(split)]
-    targets = array(split.targets)
-    shares = softmax(scores / fit_temperature(scores, targets))[np.arange(len(targets)), targets]
-    return float(np.log(np.maximum(shares, 1e-30)).mean())
+    encoder.tune(False)

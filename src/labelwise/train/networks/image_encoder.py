@@ -159,6 +159,11 @@ class ImageEncoder(nn.Module):
         """Return the backbone's features ``[n, d_backbone]`` of images in [0, 1]."""
         return self._average_over_mirror(self.prepare(x), self.compiled or self.backbone)
 
+    def as_they_come(self, x: Tensor) -> Tensor:
+        """Return embeddings ``[n, d]`` of images in [0, 1] of any side, neither cropped nor resized."""
+        self.check_weights()
+        return self.finish((self.compiled or self.backbone)(self.normalise(x)))
+
     def _average_over_mirror(self, x: Tensor, network: Network) -> Tensor:
         """Return the features of a network, averaged over the mirror image if the view asks for it."""
         features = network(x)
