@@ -97,7 +97,7 @@ def actors_killed(folder: Path, name: str, *words: str) -> float:
     for share in (8, 3):
         while len(list(out.glob("part-*"))) < total // share and process.poll() is None:
             time.sleep(0.05)
-        found = subprocess.run(["pgrep", "-f", "^ray::Worker"], capture_output=True, text=True, check=False).stdout
+        found = subprocess.run(["pgrep", "-f", "^ray::RayWorker"], capture_output=True, text=True, check=False).stdout
         number = next(each for each in found.split() if each not in gone)
         gone.add(number)
         os.kill(int(number), signal.SIGKILL)

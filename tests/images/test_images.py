@@ -1,5 +1,6 @@
 """Images are read when asked for; to select and join them reads nothing, and the same content has the same digest."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,17 @@ def test_what_is_remembered_is_decoded_once(tmp_path: Path, monkeypatch: pytest.
     large.remember(SHAPE)
     assert read_all(large, SHAPE).shape == read_all(large, SHAPE).shape
     assert len(log) == 24
+
+
+def test_a_copy_with_read_only_arrays_reads(tmp_path: Path) -> None:
+    """As Ray hands objects to its workers: arrays lie in memory that they share."""
+    images, buffers = FileImages(files(tmp_path)), list[pickle.PickleBuffer]()
+    images.remember(SHAPE)
+    content = pickle.dumps(images, protocol=5, buffer_callback=buffers.append)
+    copy = pickle.loads(content, buffers=[bytes(buffer) for buffer in buffers])
+    assert np.array_equal(read_all(copy, SHAPE), PIXELS)
+    assert copy.known_readable().all()
+    assert not images.known_readable().any()
 
 
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -255,14 +256,23 @@ def test_ray_gives_the_same_rows_though_actors_are_killed(place: Path, tmp_path:
     assert rows(job) == whole
     assert sum(counts) == len(whole), "each block is told once"
     assert not ray.is_initialized()
-    assert not actors()
+    until(lambda: not actors())
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Wait until something is so, at most half a minute."""
+    for _ in range(300):
+        if reached():
+            return
+        time.sleep(0.1)
+    raise AssertionError("not so after half a minute")
 
 
 def actors() -> list[int]:
     """The processes of actors of Ray that are at work."""
     numbers = [each.name for each in Path("/proc").iterdir() if each.name.isdigit()]
     words = {number: _words(Path("/proc") / number / "cmdline") for number in numbers}
-    return sorted(int(number) for number, line in words.items() if line.startswith(b"ray::Worker"))
+    return sorted(int(number) for number, line in words.items() if line.startswith(b"ray::RayWorker"))
 
 
 def _words(file: Path) -> bytes:

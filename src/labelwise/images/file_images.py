@@ -75,6 +75,12 @@ class StoredImages(Selection):
         ] = {}  # at one shape and fit; shared by all selections
         self._prints: list[_PixelMemory] = []  # fingerprints; shared by all selections
 
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take the state of a copy; arrays that Ray shares between processes are read-only."""
+        self.__dict__.update(state)
+        if not self._readable.flags.writeable:
+            self._readable, self._pixels, self._prints = self._readable.copy(), {}, []
+
     @property
     def shape(self) -> tuple[int, ...] | None:
         """The requested shape; None if the reader chooses it."""
