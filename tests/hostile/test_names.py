@@ -278,7 +278,7 @@ def test_a_log_has_one_line_for_each_record(kind: Literal["plain", "json"], caps
 
 def test_nothing_else_makes_rich_text() -> None:
     """A verb that wrote markup, or made rich text by itself, would forget what ``output`` sees to."""
-    own = ("cli/output.py", "demo.py", "train/progress.py")
+    own = ("cli/output.py", "demo.py", "train/progress_bar.py")
     for path in [*SOURCES.glob("labelwise*/**/*.py")]:
         if not str(path).endswith(own):
             text = path.read_text()
